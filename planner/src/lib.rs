@@ -1,1 +1,5 @@
 //! Under construction.
+#![forbid(unsafe_code)]
+pub mod error;
+pub mod expr;
+pub mod spec;

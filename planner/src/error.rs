@@ -1,0 +1,788 @@
+//! Everything that can be wrong with a spec, and every text that says so.
+//!
+//! A [`Fault`] carries the numbers and names; the texts are made from it here and nowhere else, so
+//! that the macro, the command and the JSON say the same thing. Each error has a [`Code`] of the
+//! contract, a place ([`Error::span`]), related places, and a way to mend it.
+//!
+//! Stages collect errors and go on: a user sees all of them at once.
+
+use std::fmt;
+
+use crate::expr::Problem;
+use crate::spec::Span;
+
+macro_rules! codes {
+    ($($variant:ident $word:literal $doc:literal,)*) => {
+        /// The stable name of a kind of error, as printed in JSON and in `error[…]`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The code as it is printed.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    Syntax "syntax" "The text is not a spec: malformed, a wrong type, a missing key.",
+    UnknownKey "unknown_key" "A key that specs do not have.",
+    UnknownName "unknown_name" "A name that nothing defines.",
+    Expression "expression" "Malformed, inexact, zero divisor, overflow, or not known in time.",
+    Shape "shape" "A dimension below 1 or a size beyond 63 bits.",
+    Align "align" "Not a power of two, or below the pool's.",
+    Layers "layers" "Columns shorter than the count, not a list, or no layer at all.",
+    Duplicate "duplicate" "Two steps, groups or buffers of a group with one name.",
+    Order "order" "An `after` that names a step which is not listed earlier.",
+    Config "config" "The configuration file is missing, unreadable or not JSON.",
+    ReadBeforeWrite "read_before_write" "A read, in the very first pass, of what nothing has written.",
+    Race "race" "Two accesses of one live range, one of them a write, in no order.",
+    Reuse "reuse" "A buffer written again while its former value may still be read.",
+    NotExclusive "not_exclusive" "Groups claimed exclusive that can be live at the same time.",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a name was expected to name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// A dim, a config integer or a layer attribute.
+    Value,
+    /// A list of integers.
+    List,
+    /// A step.
+    Step,
+    /// A group.
+    Group,
+    /// A buffer of a group.
+    Buffer,
+    /// An element type.
+    DType,
+    /// A launch kind.
+    Launch,
+    /// A function of the expression language.
+    Function,
+    /// A dim declared in `dims`.
+    Dim,
+}
+
+impl NameKind {
+    /// The noun used in messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Value => "name",
+            Self::List => "list",
+            Self::Step => "step",
+            Self::Group => "group",
+            Self::Buffer => "buffer",
+            Self::DType => "element type",
+            Self::Launch => "launch kind",
+            Self::Function => "function",
+            Self::Dim => "dim",
+        }
+    }
+}
+
+/// One access of a step in a layer of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessAt {
+    /// The step's name.
+    pub step: String,
+    /// Where the step is declared.
+    pub span: Span,
+    /// The stream it runs on.
+    pub stream: String,
+    /// The layer.
+    pub layer: usize,
+    /// The pass, counted from the first that the finding involves.
+    pub pass: usize,
+    /// Whether it writes.
+    pub write: bool,
+}
+
+impl AccessAt {
+    /// `step (layer 3, stream main)`, with the pass where it is not the first.
+    pub fn place(&self) -> String {
+        let Self { step, layer, stream, .. } = self;
+        match self.pass {
+            0 => format!("`{step}` (layer {layer}, stream {stream})"),
+            1 => format!("`{step}` (layer {layer} of the next pass, stream {stream})"),
+            _ => format!("`{step}` (layer {layer}, {} passes later, stream {stream})", self.pass),
+        }
+    }
+
+    const fn verb(&self) -> &'static str {
+        if self.write { "writes" } else { "reads" }
+    }
+}
+
+/// Two accesses in the wrong order or in none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The buffers with this conflict: one, or several that the same steps access in the same way.
+    pub buffers: Vec<String>,
+    /// The access issued first.
+    pub first: AccessAt,
+    /// The access issued second, which does not come after it.
+    pub second: AccessAt,
+    /// The layers of first and second in each place where it happens, passes apart.
+    pub layers: Vec<(usize, usize)>,
+    /// An order of execution that shows it, and why nothing forbids that order.
+    pub trace: Vec<String>,
+    /// What would mend it.
+    pub mend: Option<Mend>,
+}
+
+/// One declaration that would mend a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mend {
+    /// The step that would wait.
+    pub waiter: String,
+    /// What it would wait for, as written in `after`.
+    pub after: String,
+}
+
+/// What is wrong, with its numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Malformed text; what the reader of the format says.
+    Syntax(String),
+    /// A value of a type that cannot stand there.
+    Type {
+        /// The key or place.
+        key: String,
+        /// What can stand there.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
+    /// A key that must be there.
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// The table it belongs to.
+        table: String,
+    },
+    /// A key that does not exist.
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The table it stands in.
+        table: String,
+        /// The nearest key that exists there.
+        nearest: Option<String>,
+    },
+    /// A word that cannot be a name.
+    NotAName {
+        /// The word.
+        word: String,
+    },
+    /// A name that nothing defines.
+    UnknownName {
+        /// What it should name.
+        kind: NameKind,
+        /// The name.
+        name: String,
+        /// The nearest name of that kind.
+        nearest: Option<String>,
+    },
+    /// An expression that is malformed or has no value.
+    Expression {
+        /// What is wrong.
+        problem: Problem,
+        /// The first layer in which it is wrong, for expressions evaluated in each layer.
+        layer: Option<usize>,
+    },
+    /// A dim known only when the pool is allocated, where the schedule needs its value.
+    NotConstant {
+        /// The dim.
+        name: String,
+        /// What needs it.
+        place: &'static str,
+    },
+    /// Dims defined by one another.
+    Cycle {
+        /// The names in the cycle, in order.
+        names: Vec<String>,
+    },
+    /// A dimension below 1.
+    Dimension {
+        /// The buffer.
+        buffer: String,
+        /// The axis, from 0.
+        axis: usize,
+        /// The value.
+        value: i64,
+    },
+    /// A buffer beyond 63 bits.
+    Size {
+        /// The buffer.
+        buffer: String,
+    },
+    /// All buffers together beyond 63 bits.
+    TotalSize,
+    /// A leading extent that can shrink or fail as the rows of a pass change.
+    Rows {
+        /// The buffer.
+        buffer: String,
+        /// The dim of the rows.
+        rows: String,
+    },
+    /// An alignment that is no power of two.
+    AlignPower {
+        /// The value.
+        value: i64,
+    },
+    /// A buffer's alignment below its pool's.
+    AlignBelow {
+        /// The buffer's.
+        value: i64,
+        /// The pool's.
+        pool: u64,
+    },
+    /// A number of layers that is below 1 or too large.
+    LayerCount {
+        /// The count.
+        count: i64,
+    },
+    /// A column with fewer entries than there are layers.
+    ShortColumn {
+        /// The column.
+        column: String,
+        /// Its entries.
+        entries: usize,
+        /// The layers.
+        count: usize,
+    },
+    /// A column that names an integer.
+    NotAList {
+        /// The name.
+        name: String,
+    },
+    /// More nodes in one pass than the prover takes.
+    TooManyNodes {
+        /// The nodes.
+        nodes: usize,
+        /// The most it takes.
+        most: usize,
+    },
+    /// Two things of one kind with one name.
+    Duplicate {
+        /// What they are.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// Where the first one is.
+        first: Span,
+    },
+    /// An `after` that names the step itself or a later one.
+    Order {
+        /// The step that would wait.
+        step: String,
+        /// The step it names.
+        after: String,
+        /// Where that one is declared.
+        declared: Span,
+    },
+    /// A configuration file that cannot be used.
+    Config {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A number of micro-batches that is not in 1..=64.
+    Ubatches {
+        /// The number.
+        value: i64,
+    },
+    /// A read of what nothing has written.
+    ReadBeforeWrite {
+        /// The buffers.
+        buffers: Vec<String>,
+        /// The read.
+        read: AccessAt,
+        /// The layers in which it happens.
+        layers: Vec<usize>,
+        /// A step that writes the buffers, where there is one.
+        writer: Option<String>,
+    },
+    /// Two accesses of one live range in no order.
+    Race(Conflict),
+    /// Two consecutive live ranges of one buffer in no order.
+    Reuse(Conflict),
+    /// Groups claimed exclusive that are not.
+    NotExclusive {
+        /// The first group.
+        a: String,
+        /// The second group.
+        b: String,
+        /// All pairs of their buffers that interfere.
+        pairs: Vec<(String, String)>,
+        /// The clearest of the conflicts.
+        conflict: Conflict,
+        /// Bytes that the arena would need more without the claim: with these pairs kept apart
+        /// against with them overlaid.
+        bytes: u64,
+    },
+}
+
+/// A fault and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Where.
+    pub span: Span,
+}
+
+/// A related place and what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The place.
+    pub span: Span,
+    /// The text.
+    pub text: String,
+}
+
+impl Error {
+    /// A fault at a place.
+    pub const fn new(fault: Fault, span: Span) -> Self {
+        Self { fault, span }
+    }
+
+    /// The stable code.
+    pub const fn code(&self) -> Code {
+        match &self.fault {
+            Fault::Syntax(_)
+            | Fault::Type { .. }
+            | Fault::Missing { .. }
+            | Fault::NotAName { .. }
+            | Fault::Ubatches { .. } => Code::Syntax,
+            Fault::UnknownKey { .. } => Code::UnknownKey,
+            Fault::UnknownName { .. } => Code::UnknownName,
+            Fault::Expression { problem, .. } => match problem {
+                Problem::UnknownName(_) | Problem::UnknownFunction(_) => Code::UnknownName,
+                _ => Code::Expression,
+            },
+            Fault::NotConstant { .. } | Fault::Cycle { .. } => Code::Expression,
+            Fault::Dimension { .. }
+            | Fault::Size { .. }
+            | Fault::TotalSize
+            | Fault::Rows { .. } => Code::Shape,
+            Fault::AlignPower { .. } | Fault::AlignBelow { .. } => Code::Align,
+            Fault::LayerCount { .. }
+            | Fault::ShortColumn { .. }
+            | Fault::NotAList { .. }
+            | Fault::TooManyNodes { .. } => Code::Layers,
+            Fault::Duplicate { .. } => Code::Duplicate,
+            Fault::Order { .. } => Code::Order,
+            Fault::Config { .. } => Code::Config,
+            Fault::ReadBeforeWrite { .. } => Code::ReadBeforeWrite,
+            Fault::Race(_) => Code::Race,
+            Fault::Reuse(_) => Code::Reuse,
+            Fault::NotExclusive { .. } => Code::NotExclusive,
+        }
+    }
+
+    /// One line: what was found and what was expected.
+    pub fn message(&self) -> String {
+        match &self.fault {
+            Fault::Syntax(text) => text.clone(),
+            Fault::Type { key, expected, found } => {
+                format!("`{key}` must be {expected}, found {found}")
+            }
+            Fault::Missing { key, table } => format!("{table} has no `{key}`"),
+            Fault::UnknownKey { key, table, .. } => format!("{table} has no key `{key}`"),
+            Fault::NotAName { word } => format!("`{word}` is not a name"),
+            Fault::UnknownName { kind, name, .. } => {
+                format!("no {} is called `{name}`", kind.as_str())
+            }
+            Fault::Expression { problem, layer } => {
+                let text = problem_text(problem);
+                layer.map_or_else(|| text.clone(), |layer| format!("{text}, in layer {layer}"))
+            }
+            Fault::NotConstant { name, place } => {
+                format!("`{name}` is known only when the pool is allocated, but {place} needs it")
+            }
+            Fault::Cycle { names } => {
+                format!("dims are defined by one another: {}", names.join(" -> "))
+            }
+            Fault::Dimension { buffer, axis, value } => {
+                format!("dimension {axis} of `{buffer}` is {value}; it must be at least 1")
+            }
+            Fault::Size { buffer } => format!("`{buffer}` takes more than 2^63 - 1 bytes"),
+            Fault::TotalSize => "the buffers together take more than 2^63 - 1 bytes".into(),
+            Fault::Rows { buffer, rows } => format!(
+                "the leading dimension of `{buffer}` cannot follow `{rows}` from 0 to its maximum"
+            ),
+            Fault::AlignPower { value } => {
+                format!("an alignment must be a power of two, found {value}")
+            }
+            Fault::AlignBelow { value, pool } => {
+                format!("an alignment of {value} is below the pool's {pool}")
+            }
+            Fault::LayerCount { count } => {
+                format!("a pool has 1 to {MOST_LAYERS} layers, found {count}")
+            }
+            Fault::ShortColumn { column, entries, count } => {
+                format!("column `{column}` has {entries} entries for {count} layers")
+            }
+            Fault::NotAList { name } => format!("`{name}` is an integer; a column needs a list"),
+            Fault::TooManyNodes { nodes, most } => format!(
+                "one pass has {nodes} nodes (a node is a step in a layer); the prover takes {most}"
+            ),
+            Fault::Duplicate { kind, name, .. } => format!("two {kind} are called `{name}`"),
+            Fault::Order { step, after, .. } if step == after => {
+                format!("step `{step}` cannot wait for itself")
+            }
+            Fault::Order { step, after, .. } => {
+                format!("step `{step}` waits for `{after}`, which is not listed before it")
+            }
+            Fault::Config { path, reason } => {
+                format!("cannot use the configuration `{path}`: {reason}")
+            }
+            Fault::Ubatches { value } => {
+                format!(
+                    "`ubatches` is the number of micro-batches in flight, 1 to 64, found {value}"
+                )
+            }
+            Fault::ReadBeforeWrite { buffers, read, .. } => {
+                let (names, verb) = (list(buffers), if buffers.len() == 1 { "is" } else { "are" });
+                format!("{names} {verb} read by {} before anything has written it", read.place())
+            }
+            Fault::Race(conflict) => format!(
+                "race on {}: {} {} it, and nothing orders that after {}, which {} it",
+                list(&conflict.buffers),
+                conflict.second.place(),
+                conflict.second.verb(),
+                conflict.first.place(),
+                conflict.first.verb(),
+            ),
+            Fault::Reuse(conflict) => format!(
+                "{} is reused too early: {} {} the next value, and nothing orders that after {}, which {} the value before",
+                list(&conflict.buffers),
+                conflict.second.place(),
+                conflict.second.verb(),
+                conflict.first.place(),
+                conflict.first.verb(),
+            ),
+            Fault::NotExclusive { a, b, .. } => {
+                format!(
+                    "groups `{a}` and `{b}` are not exclusive: they can be live at the same time"
+                )
+            }
+        }
+    }
+
+    /// A short text for the place itself.
+    pub fn label(&self) -> String {
+        match &self.fault {
+            Fault::UnknownKey { .. } => "no such key".into(),
+            Fault::UnknownName { kind, .. } => format!("no such {}", kind.as_str()),
+            Fault::Missing { key, .. } => format!("`{key}` is missing"),
+            Fault::Type { expected, .. } => format!("expected {expected}"),
+            Fault::Duplicate { .. } => "declared again here".into(),
+            Fault::Order { .. } => "not listed earlier".into(),
+            Fault::NotExclusive { .. } => "claimed here".into(),
+            Fault::Race(conflict) | Fault::Reuse(conflict) => {
+                format!("{} {} here", conflict.second.verb(), list(&conflict.buffers))
+            }
+            Fault::ReadBeforeWrite { .. } => "read here".into(),
+            _ => String::new(),
+        }
+    }
+
+    /// Related places.
+    pub fn labels(&self) -> Vec<Label> {
+        let access = |access: &AccessAt, what: &str| Label {
+            span: access.span,
+            text: format!("{} {what}", access.verb()),
+        };
+        match &self.fault {
+            Fault::Duplicate { first, .. } => {
+                vec![Label { span: *first, text: "first declared here".into() }]
+            }
+            Fault::Order { declared, .. } => {
+                vec![Label { span: *declared, text: "declared here".into() }]
+            }
+            Fault::Race(conflict) | Fault::Reuse(conflict) if conflict.first.span != self.span => {
+                vec![access(&conflict.first, "it here")]
+            }
+            Fault::NotExclusive { conflict, pairs, .. } => {
+                let (a, b) = match pairs.first() {
+                    Some((a, b)) => (a.as_str(), b.as_str()),
+                    None => ("it", "it"),
+                };
+                let (first, second) = if conflict.buffers.first().is_some_and(|name| name == a) {
+                    (a, b)
+                } else {
+                    (b, a)
+                };
+                vec![
+                    access(&conflict.first, &format!("`{first}` here")),
+                    access(&conflict.second, &format!("`{second}` here")),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Facts that explain the message, such as the layers in which it happens.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.fault {
+            Fault::ReadBeforeWrite { layers, .. } => {
+                vec![format!("happens in {}", layer_list(layers))]
+            }
+            Fault::Race(conflict) | Fault::Reuse(conflict) => vec![pair_layers(conflict)],
+            Fault::NotExclusive { conflict, bytes, pairs, .. } => {
+                let mut notes = vec![pair_layers(conflict)];
+                if pairs.len() > 1 {
+                    let names: Vec<_> =
+                        pairs.iter().map(|(a, b)| format!("`{a}` and `{b}`")).collect();
+                    notes.push(format!("pairs that can be live together: {}", names.join(", ")));
+                }
+                notes.push(format!(
+                    "without the claim the pool still compiles; keeping these groups apart takes {bytes} bytes more than overlaying them"
+                ));
+                notes
+            }
+            Fault::Expression { problem: Problem::Inexact(..), .. } => {
+                vec!["`/` must divide exactly, so that no size is rounded unseen".into()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// How to mend it.
+    pub fn help(&self) -> Option<String> {
+        let nearest =
+            |name: &Option<String>| name.as_ref().map(|name| format!("did you mean `{name}`?"));
+        match &self.fault {
+            Fault::UnknownKey { nearest: name, .. } | Fault::UnknownName { nearest: name, .. } => {
+                nearest(name)
+            }
+            Fault::NotAName { .. } => {
+                Some("a name is a letter or `_`, then letters, digits and `_`".into())
+            }
+            Fault::Expression { problem, .. } => match problem {
+                Problem::ChainedComparison => {
+                    Some("join two comparisons with `&&`, or put one in parentheses".into())
+                }
+                Problem::Inexact(..) => Some("to round up, write `ceil_div(a, b)`".into()),
+                Problem::UnknownFunction(_) => {
+                    Some("there are `min`, `max`, `ceil_div` and `align_up`".into())
+                }
+                Problem::Unexpected(text) if text == "=" => Some("to compare, write `==`".into()),
+                Problem::Unexpected(text) if text == "&" => Some("write `&&`".into()),
+                Problem::Unexpected(text) if text == "|" => Some("write `||`".into()),
+                Problem::TooLarge => Some("give a part of it a name in `dims`".into()),
+                _ => None,
+            },
+            Fault::NotConstant { .. } => Some(
+                "the proof is made before any size is known: give the dim a constant, or let only shapes use it".into(),
+            ),
+            Fault::Rows { rows, .. } => Some(format!(
+                "build it from `{rows}`, constants, `+`, `*`, `ceil_div`, `align_up`, `min` and `max`, so that fewer rows never need more"
+            )),
+            Fault::AlignBelow { pool, .. } => {
+                Some(format!("leave it out to get the pool's {pool}, or state a larger power of two"))
+            }
+            Fault::ShortColumn { .. } => {
+                Some("add the missing entries, or set `count` to the number of layers".into())
+            }
+            Fault::Order { .. } => Some(
+                "list the step it waits for first, or write `prev.` before its name to wait for an earlier layer".into(),
+            ),
+            Fault::ReadBeforeWrite { writer, .. } => Some(match writer {
+                Some(writer) => format!(
+                    "a value read before `{writer}` in the same layer is carried from an earlier layer, and the first layer of the first pass has none: write it there first, or list the reader after `{writer}`"
+                ),
+                None => "no step writes it: add it to the `writes` of the step that fills it".into(),
+            }),
+            Fault::Race(conflict)
+            | Fault::Reuse(conflict)
+            | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
+                format!(
+                    "it would hold with `after = [\"{}\"]` on step `{}`",
+                    mend.after, mend.waiter
+                )
+            }),
+            _ => None,
+        }
+    }
+
+    /// The order of execution that shows the fault, a line each; empty for faults of the text.
+    pub fn trace(&self) -> &[String] {
+        match &self.fault {
+            Fault::Race(conflict)
+            | Fault::Reuse(conflict)
+            | Fault::NotExclusive { conflict, .. } => &conflict.trace,
+            _ => &[],
+        }
+    }
+}
+
+/// Most layers of a pool.
+pub const MOST_LAYERS: usize = 4096;
+
+fn problem_text(problem: &Problem) -> String {
+    match problem {
+        Problem::Unfinished => "the expression ends where a value is expected".into(),
+        Problem::Unexpected(text) => format!("`{text}` cannot stand here in an expression"),
+        Problem::ChainedComparison => "comparisons do not chain".into(),
+        Problem::Unclosed => "this parenthesis is never closed".into(),
+        Problem::TooLarge => "the expression is too long or nests too deep".into(),
+        Problem::Literal(text) => format!("the integer {text} is beyond 63 bits"),
+        Problem::UnknownFunction(name) => format!("no function is called `{name}`"),
+        Problem::Arguments(function, count) => {
+            let takes = match function {
+                crate::expr::Function::Min | crate::expr::Function::Max => "two or more arguments",
+                _ => "two arguments",
+            };
+            format!("`{}` takes {takes}, found {count}", function.as_str())
+        }
+        Problem::UnknownName(name) => format!("no name is called `{name}`"),
+        Problem::List(name) => format!("`{name}` is a list; an integer is expected"),
+        Problem::Inexact(a, b) => format!("{a} / {b} is not exact"),
+        Problem::Divisor(op, a, b) if op.len() == 1 => format!("{a} {op} {b} divides by zero"),
+        Problem::Divisor(function, a, b) => {
+            format!("{function}({a}, {b}): the second argument must be at least 1")
+        }
+        Problem::Overflow("-", 0, b) => format!("-({b}) is beyond 64 bits"),
+        Problem::Overflow(op, a, b) if op.len() == 1 => format!("{a} {op} {b} is beyond 64 bits"),
+        Problem::Overflow(function, a, b) => format!("{function}({a}, {b}) is beyond 64 bits"),
+    }
+}
+
+/// `` `a`, `b` and `c` ``.
+pub(crate) fn list(names: &[String]) -> String {
+    match names {
+        [] => "nothing".into(),
+        [one] => format!("`{one}`"),
+        [rest @ .., last] => {
+            let rest: Vec<_> = rest.iter().map(|name| format!("`{name}`")).collect();
+            format!("{} and `{last}`", rest.join(", "))
+        }
+    }
+}
+
+/// `layer 3` or `layers 2, 4, 6 to 10`.
+pub fn layer_list(layers: &[usize]) -> String {
+    let mut layers = layers.to_vec();
+    layers.sort_unstable();
+    layers.dedup();
+    if let [one] = layers.as_slice() {
+        return format!("layer {one}");
+    }
+    // Runs with a constant stride of 1 or 2 are written as ranges: models alternate.
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = layers.as_slice();
+    while let [first, tail @ ..] = rest {
+        let stride = tail.first().map_or(1, |next| next - first);
+        let mut length = 1;
+        let mut last = *first;
+        while stride <= 2 && rest.get(length) == Some(&(last + stride)) {
+            last += stride;
+            length += 1;
+        }
+        if length >= 4 {
+            let every = if stride == 2 { " (every other)" } else { "" };
+            parts.push(format!("{first} to {last}{every}"));
+        } else {
+            length = 1;
+            parts.push(first.to_string());
+        }
+        rest = rest.get(length..).unwrap_or(&[]);
+    }
+    format!("layers {}", parts.join(", "))
+}
+
+fn pair_layers(conflict: &Conflict) -> String {
+    let same = conflict.layers.iter().all(|(a, b)| a == b);
+    let firsts: Vec<usize> = conflict.layers.iter().map(|(a, _)| *a).collect();
+    if same {
+        return format!("happens in {}", layer_list(&firsts));
+    }
+    let shown: Vec<String> =
+        conflict.layers.iter().take(6).map(|(a, b)| format!("{a} and {b}")).collect();
+    let more = conflict.layers.len().saturating_sub(shown.len());
+    let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
+    format!("happens between layers {}{tail}", shown.join(", "))
+}
+
+/// The candidate nearest to `word` by edit distance, if it is near enough to be a slip.
+///
+/// ```
+/// use scratchpool_planner::error::nearest;
+/// assert_eq!(nearest("streem", ["stream", "name"]), Some("stream".to_owned()));
+/// assert_eq!(nearest("zebra", ["stream", "name"]), None);
+/// ```
+pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    let word = word.to_lowercase();
+    let limit = word.chars().count().div_ceil(3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+/// Edit distance with insertions, deletions and substitutions.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a_char) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (above, b_char) in row.iter_mut().skip(1).zip(&b) {
+            // `left` is the new value of the cell before; `diagonal` its old one.
+            let substitute = diagonal + usize::from(a_char != *b_char);
+            diagonal = *above;
+            left = substitute.min(left + 1).min(*above + 1);
+            *above = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edit_distance_counts_single_changes() {
+        for (a, b, steps) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("abc", "abc", 0),
+        ] {
+            assert_eq!(distance(a, b), steps, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn layers_are_listed_as_runs() {
+        assert_eq!(layer_list(&[3]), "layer 3");
+        assert_eq!(layer_list(&[2, 0, 1, 3, 4]), "layers 0 to 4");
+        assert_eq!(layer_list(&[2, 4, 6, 8, 9]), "layers 2 to 8 (every other), 9");
+        assert_eq!(layer_list(&[0, 5]), "layers 0, 5");
+    }
+}
