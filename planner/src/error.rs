@@ -333,8 +333,8 @@ pub enum Fault {
         /// The clearest of the conflicts.
         conflict: Conflict,
         /// Bytes that the arena would need more without the claim: with these pairs kept apart
-        /// against with them overlaid.
-        bytes: u64,
+        /// against with them overlaid. `None` where the sizes are in error too.
+        bytes: Option<u64>,
     },
 }
 
@@ -520,19 +520,13 @@ impl Error {
             Fault::Race(conflict) | Fault::Reuse(conflict) if conflict.first.span != self.span => {
                 vec![access(&conflict.first, "it here")]
             }
-            Fault::NotExclusive { conflict, pairs, .. } => {
-                let (a, b) = match pairs.first() {
-                    Some((a, b)) => (a.as_str(), b.as_str()),
-                    None => ("it", "it"),
-                };
-                let (first, second) = if conflict.buffers.first().is_some_and(|name| name == a) {
-                    (a, b)
-                } else {
-                    (b, a)
+            Fault::NotExclusive { conflict, .. } => {
+                let name = |position: usize| {
+                    conflict.buffers.get(position).map_or("it", String::as_str)
                 };
                 vec![
-                    access(&conflict.first, &format!("`{first}` here")),
-                    access(&conflict.second, &format!("`{second}` here")),
+                    access(&conflict.first, &format!("`{}` here", name(0))),
+                    access(&conflict.second, &format!("`{}` here", name(1))),
                 ]
             }
             _ => Vec::new(),
@@ -553,9 +547,11 @@ impl Error {
                         pairs.iter().map(|(a, b)| format!("`{a}` and `{b}`")).collect();
                     notes.push(format!("pairs that can be live together: {}", names.join(", ")));
                 }
-                notes.push(format!(
-                    "without the claim the pool still compiles; keeping these groups apart takes {bytes} bytes more than overlaying them"
-                ));
+                if let Some(bytes) = bytes {
+                    notes.push(format!(
+                        "giving up the claim costs {bytes} bytes: that much more to keep these groups apart than to overlay them"
+                    ));
+                }
                 notes
             }
             Fault::Expression { problem: Problem::Inexact(..), .. } => {
