@@ -1,1 +1,4 @@
-//! Under construction.
+//! Proves which scratch buffers can never be live together, and packs them into one arena.
+#![forbid(unsafe_code)]
+
+pub mod packing;
