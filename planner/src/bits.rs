@@ -30,10 +30,6 @@ impl BitMatrix {
     pub(crate) fn get(&self, row: usize, column: usize) -> bool {
         get(self.row(row), column)
     }
-
-    pub(crate) fn set(&mut self, row: usize, column: usize) {
-        set(self.row_mut(row), column);
-    }
 }
 
 /// Whether a bit is set.

@@ -135,36 +135,31 @@ impl Facts<'_> {
         let mut lines = Vec::new();
         let mut push = |text: String| lines.push(format!("{}. {text}", lines.len() + 1));
         let over = if victim == intruder { "again" } else { "into the same bytes" };
-        match late {
-            Some(late) => {
-                push(format!("{} writes `{victim}`", place(start)));
-                push(format!("{} writes `{intruder}` {over}", place(write)));
-                push(format!("{} accesses `{victim}`, whose value is gone", place(late)));
-                if self.order.before(write, late) {
-                    lines.push(format!(
-                        "streams and events force this order: `{victim}` is live from {} to {}",
-                        place(start),
-                        place(late)
-                    ));
-                } else {
-                    lines.push(format!(
-                        "nothing makes {} wait for {}; {}",
-                        place(write),
-                        place(late),
-                        self.frontier(write, base)
-                    ));
-                }
-            }
-            None => {
-                push(format!("{} writes `{victim}`", place(start)));
-                push(format!("{} writes `{intruder}` {over}", place(write)));
-                lines.push(format!(
-                    "either may come first: nothing orders the two; for {} {}",
-                    place(write),
-                    self.frontier(write, base)
-                ));
-            }
-        }
+        push(format!("{} writes `{victim}`", place(start)));
+        push(format!("{} writes `{intruder}` {over}", place(write)));
+        let Some(late) = late else {
+            lines.push(format!(
+                "either may come first: nothing orders the two; for {} {}",
+                place(write),
+                self.frontier(write, base)
+            ));
+            return lines;
+        };
+        push(format!("{} accesses `{victim}`, whose value is gone", place(late)));
+        lines.push(if self.order.before(write, late) {
+            format!(
+                "streams and events force this order: `{victim}` is live from {} to {}",
+                place(start),
+                place(late)
+            )
+        } else {
+            format!(
+                "nothing makes {} wait for {}; {}",
+                place(write),
+                place(late),
+                self.frontier(write, base)
+            )
+        });
         lines
     }
 
@@ -255,10 +250,10 @@ impl Facts<'_> {
         let wrote = |range: &LiveRange| {
             range.accesses.iter().any(|access| access.node == last && access.write)
         };
-        let write = if violation.first_is_victim { wrote(early) } else { wrote(late) };
+        let late_writes = wrote(if violation.first_is_victim { early } else { late });
         Some(Conflict {
             buffers: vec![victim.to_owned(), intruder.to_owned()],
-            first: self.access(last, write, base),
+            first: self.access(last, late_writes, base),
             second: self.access(violation.intruder, true, base),
             layers,
             trace: self.trace(violation, victim, intruder),

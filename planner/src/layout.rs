@@ -66,6 +66,8 @@ pub struct Placed {
 pub(crate) enum LayoutError {
     /// The sizes do not fit 63 bits.
     TooLarge,
+    /// The independent verifier refused the layout: a fault of this crate.
+    Refused(Vec<verify::Violation>),
 }
 
 impl Layout {
@@ -124,11 +126,8 @@ impl Layout {
             |buffers: &[Placed], buffer: usize| buffers.get(buffer).map_or(0, |each| each.offset);
         order.sort_by_key(|buffer| offset_of(&buffers, *buffer));
         for (a, b) in interference {
-            let (low, high) = if offset_of(&buffers, *a) < offset_of(&buffers, *b) {
-                (*a, *b)
-            } else {
-                (*b, *a)
-            };
+            let (low, high) =
+                if offset_of(&buffers, *a) < offset_of(&buffers, *b) { (*a, *b) } else { (*b, *a) };
             if let Some(high) = buffers.get_mut(high) {
                 high.below.push(low);
             }
@@ -152,18 +151,28 @@ impl Layout {
             buffers,
             order,
         };
-        debug_assert!(layout.verify(interference).is_empty());
-        Ok(layout)
+        let violations = layout.verify(interference);
+        if violations.is_empty() { Ok(layout) } else { Err(LayoutError::Refused(violations)) }
     }
 
     /// What an independent check of the offsets finds wrong; nothing, for a layout of this crate.
     pub fn verify(&self, interference: &[(usize, usize)]) -> Vec<verify::Violation> {
-        let column = |value: fn(&Placed) -> u64| self.buffers.iter().map(value).collect::<Vec<_>>();
-        verify::verify(&verify::Claim {
+        let accessed = || self.buffers.iter().filter(|buffer| buffer.accessed);
+        let column = |value: fn(&Placed) -> u64| accessed().map(value).collect::<Vec<_>>();
+        // Buffers without an access have no bytes; the others move up to fill their places.
+        let mut item_of = Vec::new();
+        let mut items = 0;
+        for buffer in &self.buffers {
+            item_of.push(items);
+            items += usize::from(buffer.accessed);
+        }
+        let item = |buffer: &usize| item_of.get(*buffer).copied().unwrap_or(usize::MAX);
+        let interfering: Vec<_> = interference.iter().map(|(a, b)| (item(a), item(b))).collect();
+        verify::violations(&verify::Claim {
             offsets: &column(|buffer| buffer.offset),
             bytes: &column(|buffer| buffer.bytes),
             aligns: &column(|buffer| buffer.align),
-            pairs: interference,
+            interfering: &interfering,
             total: self.total_bytes,
             lower_bound: self.lower_bound_bytes,
         })

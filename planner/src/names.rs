@@ -13,7 +13,7 @@ use crate::spec::{Dim, DimValue, Spec, Value};
 
 /// Values by name.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub(crate) struct Names {
     known: BTreeMap<String, Known>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum NoValue {
     /// It uses a poisoned name; the fault has been reported.
     Poisoned,
     /// A fault of its own.
-    Error(Error),
+    Error(Box<Error>),
 }
 
 impl Names {
@@ -150,7 +150,7 @@ impl Names {
                     Ok(value) => Some(Value::Int(value)),
                     Err(NoValue::Poisoned) => None,
                     Err(NoValue::Error(error)) => {
-                        errors.push(error);
+                        errors.push(*error);
                         None
                     }
                 };
@@ -172,7 +172,9 @@ impl Names {
                 outcome = match self.known.get(name) {
                     Some(Known { value: Some(_), .. }) => Ok(()),
                     Some(_) => Err(NoValue::Poisoned),
-                    None => Err(NoValue::Error(Error::new(self.unknown(name, &[]), span))),
+                    None => {
+                        Err(NoValue::Error(Box::new(Error::new(self.unknown(name, &[]), span))))
+                    }
                 };
             }
         });
@@ -185,7 +187,7 @@ impl Names {
                 Problem::UnknownName(name) => self.unknown(&name, &[]),
                 problem => Fault::Expression { problem, layer: None },
             };
-            NoValue::Error(Error::new(fault, error.span))
+            NoValue::Error(Box::new(Error::new(fault, error.span)))
         })
     }
 

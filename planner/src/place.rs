@@ -158,7 +158,10 @@ mod tests {
         let mut offsets = [0; 2];
         let half = 1 << 62;
         assert_eq!(place(&[0, 1], &[&[], &[0]], &[half, half], &[1, 1], &mut offsets), None);
-        assert_eq!(place(&[0, 1], &[&[], &[0]], &[half, half - 1], &[1, 1], &mut offsets), Some(LARGEST));
+        assert_eq!(
+            place(&[0, 1], &[&[], &[0]], &[half, half - 1], &[1, 1], &mut offsets),
+            Some(LARGEST)
+        );
         assert_eq!(place(&[2], &[&[], &[0]], &[1, 1], &[1, 1], &mut offsets), None);
         assert_eq!(place(&[0], &[&[], &[0]], &[1, 1], &[3, 1], &mut offsets), None);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Conflict, Error, Fault};
 use crate::explain::{Facts, Proof};
-use crate::layout::{Layout, total_with};
+use crate::layout::{Layout, LayoutError, total_with};
 use crate::live::Liveness;
 use crate::names::Names;
 use crate::schedule::{Order, Schedule};
@@ -52,8 +52,14 @@ pub fn plan(spec: &Spec) -> Result<Plan, Vec<Error>> {
         None => None,
         Some(sizes) => match Layout::new(&structure, sizes, &interference) {
             Ok(layout) => Some(layout),
-            Err(_) => {
-                errors.push(Error::new(Fault::TotalSize, spec.name.span));
+            Err(error) => {
+                let fault = match error {
+                    LayoutError::TooLarge => Fault::TotalSize,
+                    LayoutError::Refused(found) => {
+                        Fault::Refused(found.iter().map(ToString::to_string).collect())
+                    }
+                };
+                errors.push(Error::new(fault, spec.name.span));
                 None
             }
         },
@@ -178,6 +184,11 @@ fn interference(structure: &Structure, live: &Liveness, order: &Order) -> Vec<(u
     pairs
 }
 
+/// A buffer, the access issued first, the access issued second.
+type Found = (usize, usize, usize);
+type Find = fn(&Liveness, &Order) -> Vec<Found>;
+type MakeFault = fn(Box<Conflict>) -> Fault;
+
 /// The three errors that a schedule can have by itself, one for each pair of steps.
 fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
     let nodes = &facts.schedule.nodes;
@@ -200,21 +211,20 @@ fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
         let span = read.span;
         let fault = Fault::ReadBeforeWrite {
             buffers: buffers.iter().map(|b| facts.buffer_name(*b).to_owned()).collect(),
-            read,
+            read: Box::new(read),
             layers: layers.collect(),
             writer: writer.map(|step| step.name.clone()),
         };
         errors.push(Error::new(fault, span));
     }
     let mut mends = MENDS;
-    let same_steps = |pairs: Vec<(usize, usize, usize)>, buffers: &[usize], key: (usize, usize)| {
+    let same_steps = |pairs: Vec<Found>, buffers: &[usize], key: (usize, usize)| {
         pairs.iter().any(|(b, x, y)| buffers.contains(b) && (step_of(*x), step_of(*y)) == key)
     };
-    type Find = fn(&Liveness, &Order) -> Vec<(usize, usize, usize)>;
-    let kinds: [(Find, fn(Conflict) -> Fault); 2] =
+    let kinds: [(Find, MakeFault); 2] =
         [(Liveness::races, Fault::Race), (Liveness::reuses, Fault::Reuse)];
     for (find, fault) in kinds {
-        let mut grouped: BTreeMap<(usize, usize), Vec<(usize, usize, usize)>> = BTreeMap::new();
+        let mut grouped: BTreeMap<(usize, usize), Vec<Found>> = BTreeMap::new();
         for found in find(facts.live, facts.order) {
             grouped.entry((step_of(found.1), step_of(found.2))).or_default().push(found);
         }
@@ -239,7 +249,7 @@ fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
                     .mend(&conflict, &|order| !same_steps(find(facts.live, order), &buffers, key));
             }
             let span = conflict.second.span;
-            errors.push(Error::new(fault(conflict), span));
+            errors.push(Error::new(fault(Box::new(conflict)), span));
         }
     }
 }
@@ -254,7 +264,8 @@ fn exclusive_errors(
     let mut mends = MENDS;
     for (position, (b, span_b)) in structure.exclusive.iter().enumerate() {
         for (a, span_a) in structure.exclusive.iter().take(position) {
-            let (Some(group_a), Some(group_b)) = (structure.groups.get(*a), structure.groups.get(*b))
+            let (Some(group_a), Some(group_b)) =
+                (structure.groups.get(*a), structure.groups.get(*b))
             else {
                 continue;
             };
@@ -284,13 +295,17 @@ fn exclusive_errors(
             });
             let named = |(x, y): &(usize, usize)| {
                 let name = |buffer: usize| facts.buffer_name(buffer).to_owned();
-                if group_a.buffers.contains(x) { (name(*x), name(*y)) } else { (name(*y), name(*x)) }
+                if group_a.buffers.contains(x) {
+                    (name(*x), name(*y))
+                } else {
+                    (name(*y), name(*x))
+                }
             };
             let fault = Fault::NotExclusive {
                 a: group_a.name.clone(),
                 b: group_b.name.clone(),
                 pairs: colliding.iter().map(named).collect(),
-                conflict,
+                conflict: Box::new(conflict),
                 bytes,
             };
             errors.push(Error::new(fault, span_a.join(*span_b)));

@@ -137,7 +137,7 @@ fn resolve_rows(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option<(
         },
         Err(NoValue::Poisoned) => None,
         Err(NoValue::Error(error)) => {
-            errors.push(error);
+            errors.push(*error);
             None
         }
     }
@@ -227,7 +227,7 @@ impl BufferResolver<'_> {
             }
             Err(NoValue::Poisoned) => None,
             Err(NoValue::Error(error)) => {
-                errors.push(error);
+                errors.push(*error);
                 None
             }
         }

@@ -223,7 +223,7 @@ fn resolve_layers(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option
                 Ok(count) => (count, expr.span),
                 Err(NoValue::Poisoned) => return None,
                 Err(NoValue::Error(error)) => {
-                    errors.push(error);
+                    errors.push(*error);
                     return None;
                 }
             }
@@ -302,7 +302,7 @@ impl Resolver<'_> {
                         }
                         _ => {}
                     }
-                    self.errors.push(error);
+                    self.errors.push(*error);
                     return Vec::new();
                 }
             }
@@ -357,7 +357,7 @@ impl Resolver<'_> {
             Ok(value) => value == 0,
             Err(NoValue::Poisoned) => false,
             Err(NoValue::Error(error)) => {
-                self.errors.push(error);
+                self.errors.push(*error);
                 false
             }
         }
