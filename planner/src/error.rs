@@ -271,6 +271,13 @@ pub enum Fault {
         /// The name.
         name: String,
     },
+    /// A column that is no list at all.
+    ColumnType {
+        /// The column.
+        column: String,
+        /// What stands there.
+        found: String,
+    },
     /// More nodes in one pass than the prover takes.
     TooManyNodes {
         /// The nodes.
@@ -388,6 +395,7 @@ impl Error {
             Fault::LayerCount { .. }
             | Fault::ShortColumn { .. }
             | Fault::NotAList { .. }
+            | Fault::ColumnType { .. }
             | Fault::TooManyNodes { .. } => Code::Layers,
             Fault::Duplicate { .. } => Code::Duplicate,
             Fault::Order { .. } => Code::Order,
@@ -444,6 +452,9 @@ impl Error {
                 format!("column `{column}` has {entries} entries for {count} layers")
             }
             Fault::NotAList { name } => format!("`{name}` is an integer; a column needs a list"),
+            Fault::ColumnType { column, found } => format!(
+                "column `{column}` must be a list of integers or the name of one, found {found}"
+            ),
             Fault::TooManyNodes { nodes, most } => format!(
                 "one pass has {nodes} nodes (a node is a step in a layer); the prover takes {most}"
             ),
@@ -732,6 +743,10 @@ fn pair_layers(conflict: &Conflict) -> String {
 /// assert_eq!(nearest("zebra", ["stream", "name"]), None);
 /// ```
 pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    // No candidate is that long, and a name of a megabyte is not worth the comparison.
+    if word.len() > 256 {
+        return None;
+    }
     let word = word.to_lowercase();
     let limit = word.chars().count().div_ceil(3).max(1);
     candidates
