@@ -728,8 +728,11 @@ fn pair_layers(conflict: &Conflict) -> String {
     if same {
         return format!("happens in {}", layer_list(&firsts));
     }
-    let shown: Vec<String> =
-        conflict.layers.iter().take(6).map(|(a, b)| format!("{a} and {b}")).collect();
+    let pair = |a: usize, b: usize| {
+        let next = if b < a { " of the next pass" } else { "" };
+        format!("{a} and {b}{next}")
+    };
+    let shown: Vec<String> = conflict.layers.iter().take(6).map(|(a, b)| pair(*a, *b)).collect();
     let more = conflict.layers.len().saturating_sub(shown.len());
     let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
     format!("happens between layers {}{tail}", shown.join(", "))
