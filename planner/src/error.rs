@@ -145,6 +145,15 @@ pub struct Conflict {
     pub mend: Option<Mend>,
 }
 
+/// The two spellings of a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// A TOML file.
+    Toml,
+    /// An annotated struct.
+    Rust,
+}
+
 /// One declaration that would mend a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mend {
@@ -578,8 +587,13 @@ impl Error {
         }
     }
 
-    /// How to mend it.
+    /// How to mend it, in the words of a TOML spec.
     pub fn help(&self) -> Option<String> {
+        self.help_in(Spelling::Toml)
+    }
+
+    /// How to mend it, in the words of one of the two spellings.
+    pub fn help_in(&self, spelling: Spelling) -> Option<String> {
         let nearest =
             |name: &Option<String>| name.as_ref().map(|name| format!("did you mean `{name}`?"));
         match &self.fault {
@@ -627,10 +641,12 @@ impl Error {
             Fault::Race(conflict)
             | Fault::Reuse(conflict)
             | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
-                format!(
-                    "it would hold with `after = [\"{}\"]` on step `{}`",
-                    mend.after, mend.waiter
-                )
+                let Mend { after, waiter } = mend;
+                let after = match spelling {
+                    Spelling::Toml => format!("after = [\"{after}\"]"),
+                    Spelling::Rust => format!("after({after})"),
+                };
+                format!("it would hold with `{after}` on step `{waiter}`")
             }),
             _ => None,
         }
