@@ -771,14 +771,18 @@ fn pair_layers(conflict: &Conflict) -> String {
 /// assert_eq!(nearest("zebra", ["stream", "name"]), None);
 /// ```
 pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    // No candidate is that long, and a name of a megabyte is not worth the comparison.
+    // No name that anyone wrote by hand is that long or has that many others beside it; what a
+    // program wrote wrongly is not worth the comparisons.
     if word.len() > 256 {
         return None;
     }
     let word = word.to_lowercase();
-    let limit = word.chars().count().div_ceil(3).max(1);
+    let length = word.chars().count();
+    let limit = length.div_ceil(3).max(1);
     candidates
         .into_iter()
+        .take(300)
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= limit)
         .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)

@@ -13,6 +13,7 @@ use super::source::Source;
 use super::table::broken;
 use crate::error::{Error, Fault, Label};
 use crate::spec::Span;
+use crate::toml_spec::MOST_ERRORS;
 
 /// Most errors that are drawn; the rest is counted.
 const MOST_DRAWN: usize = 50;
@@ -29,13 +30,14 @@ pub(crate) fn draw(errors: &[Error], source: &Source, colour: bool) -> String {
         text.push_str(&one(error, source, &renderer));
         text.push_str("\n\n");
     }
-    let more = errors.len().saturating_sub(MOST_DRAWN);
-    let title = match (errors.len(), more) {
-        (1, _) => format!("`{}` has an error", source.name),
-        (count, 0) => format!("`{}` has {count} errors", source.name),
-        (count, _) => {
-            format!("`{}` has {count} errors, of which {MOST_DRAWN} are shown", source.name)
+    let name = &source.name;
+    let title = match errors.len() {
+        1 => format!("`{name}` has an error"),
+        count if count <= MOST_DRAWN => format!("`{name}` has {count} errors"),
+        count if count < MOST_ERRORS => {
+            format!("`{name}` has {count} errors, of which {MOST_DRAWN} are shown")
         }
+        count => format!("`{name}` has {count} errors or more, of which {MOST_DRAWN} are shown"),
     };
     text.push_str(
         &renderer

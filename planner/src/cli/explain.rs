@@ -23,8 +23,8 @@ pub(crate) struct Pair<'p> {
 enum Answer {
     /// They may share bytes.
     May(Proof),
-    /// They must not; with the order that shows it, where one of two buffers is not needed for it.
-    MustNot(Option<Conflict>),
+    /// They must not; with the order that shows it.
+    MustNot(Option<Box<Conflict>>),
 }
 
 /// The buffers that a word of the command line names: one, or those of a group.
@@ -63,7 +63,7 @@ fn pair<'p>(plan: &'p Plan, explainer: &Explainer<'_>, a: usize, b: usize) -> Op
     let (first, second) = (plan.layout.buffers.get(a)?, plan.layout.buffers.get(b)?);
     let answer = match explainer.proof(a, b) {
         Some(proof) => Answer::May(proof),
-        None => Answer::MustNot(explainer.counterexample(a, b)),
+        None => Answer::MustNot(explainer.counterexample(a, b).map(Box::new)),
     };
     Some(Pair {
         a: &first.name,
@@ -122,7 +122,9 @@ fn draw_one(pair: &Pair<'_>, text: &mut String) {
                     wrap(text, "  ", &format!("no step ever touches {buffer}, so it has no bytes"));
                 }
                 Proof::HappensBefore { paths } => {
-                    paths.iter().for_each(|path| draw_path(path, text));
+                    for path in paths {
+                        draw_path(path, text);
+                    }
                 }
             }
         }
@@ -193,7 +195,9 @@ pub(crate) fn as_json(pairs: &[Pair<'_>]) -> String {
         ];
         match &pair.answer {
             Answer::May(proof) => fields.extend(proof_fields(proof, pair.a)),
-            Answer::MustNot(conflict) => fields.extend(conflict.iter().flat_map(conflict_fields)),
+            Answer::MustNot(conflict) => {
+                fields.extend(conflict.iter().flat_map(|conflict| conflict_fields(conflict)));
+            }
         }
         json::object(fields)
     });
