@@ -86,8 +86,11 @@ pub(crate) fn overlap(plan: &Plan, a: usize, b: usize) -> u64 {
 
 // ---- for people ----
 
-/// All pairs, a paragraph each.
-pub(crate) fn draw(pairs: &[Pair<'_>]) -> String {
+/// All pairs, a paragraph each; `word` is what was asked for.
+pub(crate) fn draw(pairs: &[Pair<'_>], word: &str) -> String {
+    if pairs.is_empty() {
+        return format!("{word} is one buffer; there is no pair to explain\n");
+    }
     let mut text = String::new();
     for (position, pair) in pairs.iter().enumerate() {
         if position > 0 {

@@ -168,10 +168,10 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
         Command::Explain { spec, a, b, options } => {
             let (source, planned) = explained(&spec, [&a, &b], &options, stdin);
             match planned {
-                Ok((plan, [a, b])) => {
-                    let pairs = explain::pairs(&plan, &a, &b);
+                Ok((plan, [first, second])) => {
+                    let pairs = explain::pairs(&plan, &first, &second);
                     let stdout = match options.format {
-                        Format::Table => explain::draw(&pairs),
+                        Format::Table => explain::draw(&pairs, &b),
                         Format::Json => explain::as_json(&pairs),
                     };
                     Output { stdout, ..Output::default() }
