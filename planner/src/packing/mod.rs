@@ -43,6 +43,9 @@ pub const ALWAYS_PROVEN: usize = 12;
 /// recursive and quadratic.
 const SEARCHABLE: usize = 1024;
 
+/// The fewest nodes that a question is worth.
+const MIN_SLICE: u64 = 200;
+
 /// The largest sum of sizes and alignments: what fits 63 bits.
 const LARGEST: u64 = u64::MAX >> 1;
 
@@ -545,60 +548,66 @@ impl Packer {
             let mut nodes_left = u64::MAX;
             let verdict = search::ask(Question { height, ..question }, &order, &mut nodes_left);
             self.nodes += u64::MAX - nodes_left;
-            range.learn(height, verdict);
+            let _ = range.learn(height, verdict);
             height = range.below_best();
         }
     }
 
-    /// Searches within the limits: first for the lower bound itself, then for heights between it
-    /// and the best packing known.
+    /// Searches within the limits: with half of them near the lower bound, then for heights between
+    /// what seems out of reach and the best packing known.
     fn improve(&mut self, question: Question<'_>, range: &mut Range) {
         let orders = search_orders(&question);
-        let mut slice = (self.nodes_left / 64).max(200);
         let half = self.nodes_left / 2;
+        let mut slice = (self.nodes_left / 64).max(MIN_SLICE);
+        let mut step = 0;
         let mut out_of_reach = range.target();
         while !range.is_closed() && self.nodes_left > half {
-            let height = range.target();
-            for order in &orders {
-                let verdict = self.ask_briefly(Question { height, ..question }, order, slice);
-                let decided = verdict != Verdict::Undecided;
-                range.learn(height, verdict);
-                if decided {
-                    break;
+            let height = range.above(range.target(), step);
+            match self.ask_all(Question { height, ..question }, &orders, slice, range) {
+                Known::Refuted => step = (2 * step).max(1),
+                Known::Fits => step /= 2,
+                Known::Nothing => {
+                    slice = slice.saturating_mul(2);
+                    step = 0;
                 }
             }
             out_of_reach = height;
-            slice *= 2;
         }
         while !range.is_closed() && self.nodes_left > 0 {
+            out_of_reach = out_of_reach.max(range.target()).min(range.below_best());
             let height = range.between(out_of_reach);
-            let slice = (self.nodes_left / 16).max(200);
-            let mut decided = false;
-            for order in &orders {
-                let verdict = self.ask_briefly(Question { height, ..question }, order, slice);
-                decided = verdict != Verdict::Undecided;
-                range.learn(height, verdict);
-                if decided {
-                    break;
-                }
-            }
-            if !decided {
-                if height >= range.below_best() {
+            let slice = (self.nodes_left / 16).max(MIN_SLICE);
+            if self.ask_all(Question { height, ..question }, &orders, slice, range)
+                == Known::Nothing
+            {
+                if height == range.below_best() {
                     break;
                 }
                 out_of_reach = height;
             }
-            out_of_reach = out_of_reach.max(range.least);
         }
     }
 
-    fn ask_briefly(&mut self, question: Question<'_>, order: &[usize], nodes: u64) -> Verdict {
-        let granted = nodes.min(self.nodes_left);
-        let mut left = granted;
-        let verdict = search::ask(question, order, &mut left);
-        self.nodes_left -= granted - left;
-        self.nodes += granted - left;
-        verdict
+    /// Puts the question with each of the orders in turn until one decides it.
+    fn ask_all(
+        &mut self,
+        question: Question<'_>,
+        orders: &[Vec<usize>],
+        nodes: u64,
+        range: &mut Range,
+    ) -> Known {
+        for order in orders {
+            let granted = nodes.min(self.nodes_left);
+            let mut left = granted;
+            let verdict = search::ask(question, order, &mut left);
+            self.nodes_left -= granted - left;
+            self.nodes += granted - left;
+            match range.learn(question.height, verdict) {
+                Known::Nothing => {}
+                known => return known,
+            }
+        }
+        Known::Nothing
     }
 }
 
@@ -641,6 +650,14 @@ struct Range {
     granule: u64,
 }
 
+/// What a search told us about a height.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Fits,
+    Refuted,
+    Nothing,
+}
+
 impl Range {
     fn is_closed(&self) -> bool {
         self.best.height <= self.target()
@@ -655,24 +672,33 @@ impl Range {
         self.best.height.saturating_sub(self.granule)
     }
 
+    /// `granules` above `height`, but below the best.
+    fn above(&self, height: u64, granules: u64) -> u64 {
+        let step = granules.saturating_mul(self.granule);
+        height.saturating_add(step).min(self.below_best())
+    }
+
     /// Halfway between a height that seems out of reach and the best.
     fn between(&self, out_of_reach: u64) -> u64 {
         let granules = self.best.height.saturating_sub(out_of_reach) / self.granule;
-        let up = (granules / 2).max(1) * self.granule;
-        (out_of_reach + up)
-            .min(self.below_best())
-            .max(self.target())
+        self.above(out_of_reach, (granules / 2).max(1))
     }
 
     fn raise(&mut self, least: u64) {
         self.least = self.least.max(least);
     }
 
-    fn learn(&mut self, height: u64, verdict: Verdict) {
+    fn learn(&mut self, height: u64, verdict: Verdict) -> Known {
         match verdict {
-            Verdict::Fits(layout) => self.best = layout,
-            Verdict::Refuted => self.raise((height / self.granule + 1) * self.granule),
-            Verdict::Undecided => {}
+            Verdict::Fits(layout) => {
+                self.best = layout;
+                Known::Fits
+            }
+            Verdict::Refuted => {
+                self.raise((height / self.granule + 1) * self.granule);
+                Known::Refuted
+            }
+            Verdict::Undecided => Known::Nothing,
         }
     }
 }
