@@ -546,7 +546,12 @@ impl Packer {
         let mut height = range.target();
         while !range.is_closed() {
             let mut nodes_left = u64::MAX;
-            let verdict = search::ask(Question { height, ..question }, &order, &mut nodes_left);
+            let verdict = search::ask(
+                Question { height, ..question },
+                &order,
+                &mut nodes_left,
+                &mut [],
+            );
             self.nodes += u64::MAX - nodes_left;
             let _ = range.learn(height, verdict);
             height = range.below_best();
@@ -560,10 +565,17 @@ impl Packer {
         let half = self.nodes_left / 2;
         let mut slice = (self.nodes_left / 64).max(MIN_SLICE);
         let mut step = 0;
+        let mut blame = vec![0; question.sizes.len()];
         let mut out_of_reach = range.target();
         while !range.is_closed() && self.nodes_left > half {
             let height = range.above(range.target(), step);
-            match self.ask_all(Question { height, ..question }, &orders, slice, range) {
+            match self.ask_all(
+                Question { height, ..question },
+                &orders,
+                slice,
+                range,
+                &mut blame,
+            ) {
                 Known::Refuted => step = (2 * step).max(1),
                 Known::Fits => step /= 2,
                 Known::Nothing => {
@@ -577,8 +589,13 @@ impl Packer {
             out_of_reach = out_of_reach.max(range.target()).min(range.below_best());
             let height = range.between(out_of_reach);
             let slice = (self.nodes_left / 16).max(MIN_SLICE);
-            if self.ask_all(Question { height, ..question }, &orders, slice, range)
-                == Known::Nothing
+            if self.ask_all(
+                Question { height, ..question },
+                &orders,
+                slice,
+                range,
+                &mut blame,
+            ) == Known::Nothing
             {
                 if height == range.below_best() {
                     break;
@@ -595,11 +612,19 @@ impl Packer {
         orders: &[Vec<usize>],
         nodes: u64,
         range: &mut Range,
+        blame: &mut [u64],
     ) -> Known {
-        for order in orders {
+        for at in 0..=orders.len() {
+            let blamed: Vec<usize>;
+            let order = if let Some(order) = orders.get(at) {
+                order
+            } else {
+                blamed = by_blame(blame);
+                &blamed
+            };
             let granted = nodes.min(self.nodes_left);
             let mut left = granted;
-            let verdict = search::ask(question, order, &mut left);
+            let verdict = search::ask(question, order, &mut left, blame);
             self.nodes_left -= granted - left;
             self.nodes += granted - left;
             match range.learn(question.height, verdict) {
@@ -756,6 +781,13 @@ fn search_orders(question: &Question<'_>) -> Vec<Vec<usize>> {
             order
         })
         .collect()
+}
+
+/// The items by falling blame.
+fn by_blame(blame: &[u64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..blame.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(blame.get(i).copied().unwrap_or(0)));
+    order
 }
 
 /// The classes of items that every third item conflicts with alike: all in conflict with one
