@@ -46,6 +46,9 @@ const SEARCHABLE: usize = 1024;
 /// The fewest nodes that a question is worth.
 const MIN_SLICE: u64 = 200;
 
+/// Attempts at one height before another is tried.
+const ATTEMPTS: usize = 5;
+
 /// The largest sum of sizes and alignments: what fits 63 bits.
 const LARGEST: u64 = u64::MAX >> 1;
 
@@ -553,7 +556,7 @@ impl Packer {
                 &mut [],
             );
             self.nodes += u64::MAX - nodes_left;
-            let _ = range.learn(height, verdict);
+            range.learn(height, verdict);
             height = range.below_best();
         }
     }
@@ -561,42 +564,42 @@ impl Packer {
     /// Searches within the limits: with half of them near the lower bound, then for heights between
     /// what seems out of reach and the best packing known.
     fn improve(&mut self, question: Question<'_>, range: &mut Range) {
-        let orders = search_orders(&question);
+        let mut lessons = Lessons {
+            orders: search_orders(&question),
+            blame: vec![0; question.sizes.len()],
+            attempts: 0,
+        };
         let half = self.nodes_left / 2;
         let mut slice = (self.nodes_left / 64).max(MIN_SLICE);
         let mut step = 0;
-        let mut blame = vec![0; question.sizes.len()];
         let mut out_of_reach = range.target();
         while !range.is_closed() && self.nodes_left > half {
             let height = range.above(range.target(), step);
-            match self.ask_all(
-                Question { height, ..question },
-                &orders,
-                slice,
-                range,
-                &mut blame,
-            ) {
+            let question = Question { height, ..question };
+            match self.attempt(question, slice, &mut lessons, range) {
                 Known::Refuted => step = (2 * step).max(1),
                 Known::Fits => step /= 2,
                 Known::Nothing => {
-                    slice = slice.saturating_mul(2);
                     step = 0;
+                    slice += slice / 8;
                 }
             }
             out_of_reach = height;
         }
+        lessons.attempts = 0;
         while !range.is_closed() && self.nodes_left > 0 {
             out_of_reach = out_of_reach.max(range.target()).min(range.below_best());
             let height = range.between(out_of_reach);
+            let question = Question { height, ..question };
             let slice = (self.nodes_left / 16).max(MIN_SLICE);
-            if self.ask_all(
-                Question { height, ..question },
-                &orders,
-                slice,
-                range,
-                &mut blame,
-            ) == Known::Nothing
-            {
+            let mut known = Known::Nothing;
+            for _ in 0..ATTEMPTS {
+                known = self.attempt(question, slice, &mut lessons, range);
+                if known != Known::Nothing {
+                    break;
+                }
+            }
+            if known == Known::Nothing {
                 if height == range.below_best() {
                     break;
                 }
@@ -605,34 +608,54 @@ impl Packer {
         }
     }
 
-    /// Puts the question with each of the orders in turn until one decides it.
-    fn ask_all(
+    /// Puts the question once, with the order whose turn it is, and takes the lessons.
+    fn attempt(
         &mut self,
         question: Question<'_>,
-        orders: &[Vec<usize>],
         nodes: u64,
+        lessons: &mut Lessons,
         range: &mut Range,
-        blame: &mut [u64],
     ) -> Known {
-        for at in 0..=orders.len() {
-            let blamed: Vec<usize>;
-            let order = if let Some(order) = orders.get(at) {
-                order
-            } else {
-                blamed = by_blame(blame);
-                &blamed
-            };
-            let granted = nodes.min(self.nodes_left);
-            let mut left = granted;
-            let verdict = search::ask(question, order, &mut left, blame);
-            self.nodes_left -= granted - left;
-            self.nodes += granted - left;
-            match range.learn(question.height, verdict) {
-                Known::Nothing => {}
-                known => return known,
-            }
+        let order = lessons.order();
+        lessons.fade();
+        let granted = nodes.min(self.nodes_left);
+        let mut left = granted;
+        let verdict = search::ask(question, &order, &mut left, &mut lessons.blame);
+        self.nodes_left -= granted - left;
+        self.nodes += granted - left;
+        let known = range.learn(question.height, verdict);
+        if known == Known::Nothing {
+            lessons.attempts += 1;
         }
-        Known::Nothing
+        known
+    }
+}
+
+/// What earlier attempts teach the next one: items that were left over in cliques that could not
+/// fit are preferred.
+struct Lessons {
+    /// The orders to begin with.
+    orders: Vec<Vec<usize>>,
+    blame: Vec<u64>,
+    /// How many attempts came to nothing.
+    attempts: usize,
+}
+
+impl Lessons {
+    fn order(&self) -> Vec<usize> {
+        let Some(order) = self.orders.get(self.attempts) else {
+            let mut order = self.orders.first().cloned().unwrap_or_default();
+            order.sort_by_key(|&i| std::cmp::Reverse(self.blame.get(i).copied().unwrap_or(0)));
+            return order;
+        };
+        order.clone()
+    }
+
+    /// Older blame counts for less, so that the search does not settle on one order.
+    fn fade(&mut self) {
+        for blame in &mut self.blame {
+            *blame = *blame / 10 * 9 + *blame % 10 * 9 / 10;
+        }
     }
 }
 
@@ -781,13 +804,6 @@ fn search_orders(question: &Question<'_>) -> Vec<Vec<usize>> {
             order
         })
         .collect()
-}
-
-/// The items by falling blame.
-fn by_blame(blame: &[u64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..blame.len()).collect();
-    order.sort_by_key(|&i| std::cmp::Reverse(blame.get(i).copied().unwrap_or(0)));
-    order
 }
 
 /// The classes of items that every third item conflicts with alike: all in conflict with one
