@@ -46,6 +46,9 @@ const SEARCHABLE: usize = 1024;
 /// The fewest nodes that a question is worth.
 const MIN_SLICE: u64 = 200;
 
+/// Up to this many items, the search hopes for a proof, not for a good packing alone.
+const FEW: usize = 40;
+
 /// Attempts at one height before another is tried.
 const ATTEMPTS: usize = 5;
 
@@ -569,11 +572,14 @@ impl Packer {
             blame: vec![0; question.sizes.len()],
             attempts: 0,
         };
-        let half = self.nodes_left / 2;
+        // Few items: a complete search is within reach, and worth saving the nodes for.
+        let few = question.sizes.len() <= FEW;
+        let saved = self.nodes_left / 8 * if few { 7 } else { 4 };
+        let attempts = if few { 1 } else { ATTEMPTS };
         let mut slice = (self.nodes_left / 64).max(MIN_SLICE);
         let mut step = 0;
         let mut out_of_reach = range.target();
-        while !range.is_closed() && self.nodes_left > half {
+        while !range.is_closed() && self.nodes_left > saved {
             let height = range.above(range.target(), step);
             let question = Question { height, ..question };
             match self.attempt(question, slice, &mut lessons, range) {
@@ -593,7 +599,7 @@ impl Packer {
             let question = Question { height, ..question };
             let slice = (self.nodes_left / 16).max(MIN_SLICE);
             let mut known = Known::Nothing;
-            for _ in 0..ATTEMPTS {
+            for _ in 0..attempts {
                 known = self.attempt(question, slice, &mut lessons, range);
                 if known != Known::Nothing {
                     break;
@@ -601,7 +607,8 @@ impl Packer {
             }
             if known == Known::Nothing {
                 if height == range.below_best() {
-                    break;
+                    // The last question, then: all that is left may prove that it is answered.
+                    self.attempt(question, self.nodes_left, &mut lessons, range);
                 }
                 out_of_reach = height;
             }
