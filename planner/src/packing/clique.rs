@@ -23,9 +23,9 @@ pub(super) struct Heaviest {
 /// heaviest of each class bounds it.
 ///
 /// A large graph with few maximal cliques, as that of intervals on a line, has them enumerated
-/// instead. The weights must add up to less than 64 bits.
+/// instead. With a limit of zero the answer is a clique found greedily. The weights must add up to less than 64 bits.
 pub(super) fn heaviest(weights: &[u64], conflicts: &Conflicts, node_limit: u64) -> Heaviest {
-    if weights.len() > FEW {
+    if weights.len() > FEW && node_limit > 0 {
         let few = Walk::over(conflicts, 2 * weights.len());
         if !few.cut_short {
             let weight = few.found.iter().map(|clique| weigh(clique, weights)).max();
@@ -76,11 +76,13 @@ struct Hunt {
 impl Hunt {
     fn expand(&mut self, candidates: &[u64], weight: u64) {
         self.best = self.best.max(weight);
-        if self.nodes_left == 0 {
+        let items: u32 = candidates.iter().map(|word| word.count_ones()).sum();
+        let cost = 1 + u64::from(items) / 64;
+        if self.nodes_left < cost {
             self.cut_short = true;
             return;
         }
-        self.nodes_left -= 1;
+        self.nodes_left -= cost;
         let coloured = self.colour(candidates);
         let mut remaining = candidates.to_vec();
         for &(item, bound) in coloured.iter().rev() {

@@ -39,8 +39,8 @@ use search::{Question, Verdict};
 /// Up to this many items, a part is always searched to the end, whatever the [`Limits`] say.
 pub const ALWAYS_PROVEN: usize = 12;
 
-/// A graph with more items than this is packed greedily alone: decomposition and search are
-/// recursive and quadratic.
+/// A part of more items than this is packed greedily alone, beside a clique found greedily:
+/// decomposition and the searches are recursive, and more than quadratic.
 const SEARCHABLE: usize = 1024;
 
 /// The fewest nodes that a question is worth.
@@ -80,12 +80,15 @@ pub struct Problem {
 pub struct Limits {
     /// Nodes of the search for offsets, over all parts of more than [`ALWAYS_PROVEN`] items.
     pub nodes: u64,
-    /// Nodes of the search for the heaviest clique, for each part.
+    /// Nodes of the search for the heaviest clique, for each part; a node counts once more for
+    /// every 64 items in it. Zero leaves a clique found greedily.
     pub clique_nodes: u64,
 }
 
 impl Default for Limits {
-    /// Some seconds at most for a few hundred items, without compiler optimisation.
+    /// Enough for a proof with up to some 20 items of whatever conflicts, and for hundreds that live
+    /// along one timeline. Spending all of it took 1 second with 40 items and 3 with 150, without
+    /// compiler optimisation.
     fn default() -> Self {
         Self {
             nodes: 50_000,
@@ -394,12 +397,22 @@ impl Packer {
 
     fn prime(&self, parts: Vec<Shape>, conflicts: Conflicts) -> Shape {
         let weights: Vec<u64> = parts.iter().map(|part| part.clique).collect();
-        let clique = clique::heaviest(&weights, &conflicts, self.limits.clique_nodes);
+        let clique = self.heaviest(&weights, &conflicts);
         Shape {
             clique: clique.weight,
             clique_proven: clique.proven && parts.iter().all(|part| part.clique_proven),
             kind: Kind::Prime(parts, conflicts),
         }
+    }
+
+    fn heaviest(&self, weights: &[u64], conflicts: &Conflicts) -> clique::Heaviest {
+        let searchable = weights.len() <= SEARCHABLE;
+        let nodes = if searchable {
+            self.limits.clique_nodes
+        } else {
+            0
+        };
+        clique::heaviest(weights, conflicts, nodes)
     }
 
     /// Packs a shape whose alignments ask nothing. A height of `enough` is low enough.
@@ -477,7 +490,7 @@ impl Packer {
             .map(|group| {
                 let inside = conflicts.induced(&group);
                 let weights = pick(sizes, &group);
-                let clique = clique::heaviest(&weights, &inside, self.limits.clique_nodes);
+                let clique = self.heaviest(&weights, &inside);
                 (clique.weight, group, inside)
             })
             .collect();
@@ -510,7 +523,11 @@ impl Packer {
         enough: u64,
     ) -> Laid {
         let n = sizes.len();
-        let rounds = if n <= ALWAYS_PROVEN { 8 } else { 64 };
+        let rounds = match n {
+            0..=ALWAYS_PROVEN => 8,
+            0..=SEARCHABLE => 64,
+            _ => 0,
+        };
         let first = greedy::pack(sizes, aligns, conflicts, enough.max(clique), rounds);
         let mut range = Range {
             least: clique,
