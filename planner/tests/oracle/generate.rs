@@ -57,7 +57,7 @@ pub(crate) fn spec(seed: u64) -> Spec {
     if rng.chance(40) {
         spec.exclusive = some_groups(rng, &spec);
     }
-    if rng.chance(60) {
+    if rng.chance(25) {
         for _ in 0..16 {
             let verdict = judge(&spec, PASSES).expect("the expressions were tried");
             if verdict.witnesses.is_empty() {
@@ -138,7 +138,7 @@ fn groups(rng: &mut Rng, spec: &mut Spec, names: &Names, whens: &[Expr]) {
             break;
         }
         let mut group = Group { name: name.to_owned(), when: None, keep: None, buffers: vec![] };
-        if rng.chance(30) {
+        if rng.chance(25) {
             group.when = Some(rng.pick(whens).clone());
         }
         if rng.chance(15) {
@@ -165,7 +165,7 @@ fn steps(rng: &mut Rng, spec: &mut Spec, whens: &[Expr]) {
     let streams = rng.range(1, 3);
     let only_full = rng.chance(60);
     let waits = rng.range(0, 50);
-    let count = rng.range(2, STEPS.len());
+    let count = rng.range(2, STEPS.len()).max(rng.range(2, STEPS.len()));
     for (i, name) in STEPS[..count].iter().enumerate() {
         let mut after = Vec::new();
         for (j, other) in STEPS[..count].iter().enumerate() {
@@ -218,7 +218,7 @@ fn accesses(rng: &mut Rng, spec: &mut Spec) {
             for _ in 0..rng.range(0, 2) {
                 // Most readers come soon after the writer; a few read what an earlier layer left.
                 let reader = if rng.chance(92) {
-                    (writer + rng.range(0, 3)).min(count - 1)
+                    (writer + rng.range(0, 2)).min(count - 1)
                 } else {
                     rng.below(count)
                 };
