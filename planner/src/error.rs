@@ -46,6 +46,7 @@ codes! {
     Race "race" "Two accesses of one live range, one of them a write, in no order.",
     Reuse "reuse" "A buffer written again while its former value may still be read.",
     NotExclusive "not_exclusive" "Groups claimed exclusive that can be live at the same time.",
+    Internal "internal" "The planner's own check refused its layout: a fault of this crate.",
 }
 
 impl fmt::Display for Code {
@@ -270,6 +271,13 @@ pub enum Fault {
         /// The name.
         name: String,
     },
+    /// A column that is no list at all.
+    ColumnType {
+        /// The column.
+        column: String,
+        /// What stands there.
+        found: String,
+    },
     /// More nodes in one pass than the prover takes.
     TooManyNodes {
         /// The nodes.
@@ -302,6 +310,8 @@ pub enum Fault {
         /// Why.
         reason: String,
     },
+    /// What the independent verifier found wrong with a finished layout.
+    Refused(Vec<String>),
     /// A number of micro-batches that is not in 1..=64.
     Ubatches {
         /// The number.
@@ -312,16 +322,16 @@ pub enum Fault {
         /// The buffers.
         buffers: Vec<String>,
         /// The read.
-        read: AccessAt,
+        read: Box<AccessAt>,
         /// The layers in which it happens.
         layers: Vec<usize>,
         /// A step that writes the buffers, where there is one.
         writer: Option<String>,
     },
     /// Two accesses of one live range in no order.
-    Race(Conflict),
+    Race(Box<Conflict>),
     /// Two consecutive live ranges of one buffer in no order.
-    Reuse(Conflict),
+    Reuse(Box<Conflict>),
     /// Groups claimed exclusive that are not.
     NotExclusive {
         /// The first group.
@@ -331,10 +341,10 @@ pub enum Fault {
         /// All pairs of their buffers that interfere.
         pairs: Vec<(String, String)>,
         /// The clearest of the conflicts.
-        conflict: Conflict,
+        conflict: Box<Conflict>,
         /// Bytes that the arena would need more without the claim: with these pairs kept apart
-        /// against with them overlaid.
-        bytes: u64,
+        /// against with them overlaid. `None` where the sizes are in error too.
+        bytes: Option<u64>,
     },
 }
 
@@ -385,10 +395,12 @@ impl Error {
             Fault::LayerCount { .. }
             | Fault::ShortColumn { .. }
             | Fault::NotAList { .. }
+            | Fault::ColumnType { .. }
             | Fault::TooManyNodes { .. } => Code::Layers,
             Fault::Duplicate { .. } => Code::Duplicate,
             Fault::Order { .. } => Code::Order,
             Fault::Config { .. } => Code::Config,
+            Fault::Refused(_) => Code::Internal,
             Fault::ReadBeforeWrite { .. } => Code::ReadBeforeWrite,
             Fault::Race(_) => Code::Race,
             Fault::Reuse(_) => Code::Reuse,
@@ -440,6 +452,9 @@ impl Error {
                 format!("column `{column}` has {entries} entries for {count} layers")
             }
             Fault::NotAList { name } => format!("`{name}` is an integer; a column needs a list"),
+            Fault::ColumnType { column, found } => format!(
+                "column `{column}` must be a list of integers or the name of one, found {found}"
+            ),
             Fault::TooManyNodes { nodes, most } => format!(
                 "one pass has {nodes} nodes (a node is a step in a layer); the prover takes {most}"
             ),
@@ -457,6 +472,9 @@ impl Error {
                 format!(
                     "`ubatches` is the number of micro-batches in flight, 1 to 64, found {value}"
                 )
+            }
+            Fault::Refused(found) => {
+                format!("the layout failed its own check, please report this: {}", found.join("; "))
             }
             Fault::ReadBeforeWrite { buffers, read, .. } => {
                 let (names, verb) = (list(buffers), if buffers.len() == 1 { "is" } else { "are" });
@@ -520,19 +538,12 @@ impl Error {
             Fault::Race(conflict) | Fault::Reuse(conflict) if conflict.first.span != self.span => {
                 vec![access(&conflict.first, "it here")]
             }
-            Fault::NotExclusive { conflict, pairs, .. } => {
-                let (a, b) = match pairs.first() {
-                    Some((a, b)) => (a.as_str(), b.as_str()),
-                    None => ("it", "it"),
-                };
-                let (first, second) = if conflict.buffers.first().is_some_and(|name| name == a) {
-                    (a, b)
-                } else {
-                    (b, a)
-                };
+            Fault::NotExclusive { conflict, .. } => {
+                let name =
+                    |position: usize| conflict.buffers.get(position).map_or("it", String::as_str);
                 vec![
-                    access(&conflict.first, &format!("`{first}` here")),
-                    access(&conflict.second, &format!("`{second}` here")),
+                    access(&conflict.first, &format!("`{}` here", name(0))),
+                    access(&conflict.second, &format!("`{}` here", name(1))),
                 ]
             }
             _ => Vec::new(),
@@ -553,9 +564,11 @@ impl Error {
                         pairs.iter().map(|(a, b)| format!("`{a}` and `{b}`")).collect();
                     notes.push(format!("pairs that can be live together: {}", names.join(", ")));
                 }
-                notes.push(format!(
-                    "without the claim the pool still compiles; keeping these groups apart takes {bytes} bytes more than overlaying them"
-                ));
+                if let Some(bytes) = bytes {
+                    notes.push(format!(
+                        "giving up the claim costs {bytes} bytes: that much more to keep these groups apart than to overlay them"
+                    ));
+                }
                 notes
             }
             Fault::Expression { problem: Problem::Inexact(..), .. } => {
@@ -730,6 +743,10 @@ fn pair_layers(conflict: &Conflict) -> String {
 /// assert_eq!(nearest("zebra", ["stream", "name"]), None);
 /// ```
 pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    // No candidate is that long, and a name of a megabyte is not worth the comparison.
+    if word.len() > 256 {
+        return None;
+    }
     let word = word.to_lowercase();
     let limit = word.chars().count().div_ceil(3).max(1);
     candidates

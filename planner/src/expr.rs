@@ -264,29 +264,6 @@ impl Expr {
         }
     }
 
-    /// The expression with names replaced where `replace` gives something for them.
-    #[must_use]
-    pub fn substitute(&self, replace: &dyn Fn(&str) -> Option<Self>) -> Self {
-        let kind = match &self.kind {
-            Kind::Int(value) => Kind::Int(*value),
-            Kind::Name(name) => match replace(name) {
-                Some(other) => return other,
-                None => Kind::Name(name.clone()),
-            },
-            Kind::Unary(op, operand) => Kind::Unary(*op, Box::new(operand.substitute(replace))),
-            Kind::Binary(op, left, right) => Kind::Binary(
-                *op,
-                Box::new(left.substitute(replace)),
-                Box::new(right.substitute(replace)),
-            ),
-            Kind::Call(function, arguments) => Kind::Call(
-                *function,
-                arguments.iter().map(|each| each.substitute(replace)).collect(),
-            ),
-        };
-        Self { kind, span: self.span }
-    }
-
     fn level(&self) -> u8 {
         match &self.kind {
             Kind::Binary(op, ..) => op.level(),

@@ -1,0 +1,176 @@
+//! The model's configuration: the integers that a spec may use by name.
+//!
+//! A Hugging Face `config.json` is one JSON object. Its top-level integers and lists of integers
+//! become names; everything else (text, floats, nested objects, lists with anything but integers,
+//! integers beyond 64 bits, keys that no expression could spell) is not a size and is passed over.
+//!
+//! Invariant: what is read is bounded. A file that is not what it should be, a directory, a device,
+//! a log by mistake, is an error with a reason after at most [`MOST_BYTES`], whatever its length.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::error::Fault;
+use crate::spec::{Value, is_name};
+
+/// Most bytes of a configuration file.
+pub const MOST_BYTES: u64 = 8 << 20;
+
+/// Reads the configuration at `path`.
+///
+/// # Errors
+/// [`Fault::Config`] where the file is missing, unreadable, too long, or no JSON object.
+pub fn load(path: &Path) -> Result<Vec<(String, Value)>, Fault> {
+    let parsed = File::open(path)
+        .map_err(|error| io_reason(&error))
+        .and_then(|file| text_of(file, MOST_BYTES))
+        .and_then(|text| parse(&text));
+    parsed.map_err(|reason| Fault::Config { path: path.display().to_string(), reason })
+}
+
+/// The names that the text of a configuration defines, sorted.
+///
+/// # Errors
+/// Why the text is no configuration, in words.
+///
+/// ```
+/// use scratchpool_planner::{config, spec::Value};
+/// let names = config::parse(r#"{ "head_dim": 512, "rope": 0.5, "ratios": [0, 4, 128] }"#)?;
+/// assert_eq!(names, [
+///     ("head_dim".to_owned(), Value::Int(512)),
+///     ("ratios".to_owned(), Value::List(vec![0, 4, 128])),
+/// ]);
+/// # Ok::<(), String>(())
+/// ```
+pub fn parse(text: &str) -> Result<Vec<(String, Value)>, String> {
+    // Editors on Windows still write a byte order mark, which JSON does not allow for.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let json: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let Json::Object(entries) = json else {
+        return Err(format!("not a JSON object but {}", describe(&json)));
+    };
+    let mut names: Vec<_> = entries
+        .into_iter()
+        .filter(|(name, _)| is_name(name))
+        .filter_map(|(name, json)| value(&json).map(|value| (name, value)))
+        .collect();
+    names.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(names)
+}
+
+fn value(json: &Json) -> Option<Value> {
+    match json {
+        Json::Number(number) => number.as_i64().map(Value::Int),
+        Json::Array(items) => {
+            items.iter().map(Json::as_i64).collect::<Option<_>>().map(Value::List)
+        }
+        _ => None,
+    }
+}
+
+const fn describe(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a string",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "an object",
+    }
+}
+
+/// All of `source` as text, or why that cannot be had. Reads at most one byte more than `most`.
+pub(crate) fn text_of(source: impl Read, most: u64) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let limit = most.saturating_add(1);
+    let read = source.take(limit).read_to_end(&mut bytes).map_err(|error| io_reason(&error))?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > most {
+        return Err(format!("longer than {} MiB", most >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        format!("not UTF-8 text: wrong from byte {} on", error.utf8_error().valid_up_to())
+    })
+}
+
+/// Why a file cannot be read, without the number that the system gives to the reason.
+pub(crate) fn io_reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".into(),
+        io::ErrorKind::IsADirectory => "it is a directory".into(),
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(name: &str, value: i64) -> (String, Value) {
+        (name.into(), Value::Int(value))
+    }
+
+    #[test]
+    fn only_integers_and_lists_of_integers_become_names() {
+        let text = r#"{
+            "z": 1, "a": -9223372036854775808, "empty": [], "list": [3, 1],
+            "beyond": 9223372036854775808, "float": 1.0, "exponent": 1e3, "flag": true,
+            "text": "7", "nothing": null, "mixed": [1, 2.0], "deep": {"inner": 1},
+            "lists": [[1]], "not-a-name": 5, "twice": 1, "twice": 2
+        }"#;
+        assert_eq!(
+            parse(text).unwrap(),
+            [
+                int("a", i64::MIN),
+                ("empty".into(), Value::List(vec![])),
+                ("list".into(), Value::List(vec![3, 1])),
+                int("twice", 2),
+                int("z", 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        assert_eq!(parse("\u{feff}{\"n\": 1}").unwrap(), [int("n", 1)]);
+    }
+
+    #[test]
+    fn what_is_no_object_says_what_it_is() {
+        for (text, reason) in [
+            ("[1]", "not a JSON object but a list"),
+            ("3", "not a JSON object but a number"),
+            ("null", "not a JSON object but null"),
+            ("{\"a\": NaN}", "not JSON: expected value at line 1 column 7"),
+            ("", "not JSON: EOF while parsing a value at line 1 column 0"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), reason, "{text}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(parse(&deep).unwrap_err().starts_with("not JSON: recursion limit exceeded"));
+    }
+
+    #[test]
+    fn text_is_bounded_and_is_utf_8() {
+        assert_eq!(text_of(io::repeat(b'x'), 2 << 20).unwrap_err(), "longer than 2 MiB");
+        assert_eq!(
+            text_of(&b"ab\xff"[..], 10).unwrap_err(),
+            "not UTF-8 text: wrong from byte 2 on"
+        );
+        assert_eq!(text_of(&b"ab"[..], 2).unwrap(), "ab");
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_say_why() {
+        let folder = std::env::temp_dir();
+        let reason = |path: &Path| match load(path).unwrap_err() {
+            Fault::Config { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason(&folder), "it is a directory");
+        assert_eq!(reason(&folder.join("no such folder/config.json")), "there is no such file");
+    }
+}

@@ -1,0 +1,419 @@
+//! Why two buffers may share bytes, and why not: paths and counterexamples, in words.
+//!
+//! Nothing here decides anything; [`crate::live`] does. This room finds the shortest argument for a
+//! decision made there. A proof is a path of edges from the last accesses of one live range to the
+//! first accesses of the other. A counterexample is an order of execution, three accesses long,
+//! that the schedule allows and that destroys a value, with what the intruding step does come after.
+
+use crate::error::{AccessAt, Conflict, Mend};
+use crate::live::{LiveRange, Liveness};
+use crate::schedule::{Edge, EdgeKind, Order, Schedule, path};
+use crate::structure::{After, Structure};
+
+/// Everything known about a schedule.
+pub(crate) struct Facts<'f> {
+    pub(crate) structure: &'f Structure,
+    pub(crate) schedule: &'f Schedule<'f>,
+    pub(crate) order: &'f Order,
+    pub(crate) live: &'f Liveness,
+}
+
+/// Why two buffers may share bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// One of the two is never accessed.
+    NeverAccessed {
+        /// That one.
+        buffer: String,
+    },
+    /// Every live range of the one and every live range of the other are ordered.
+    HappensBefore {
+        /// One path for each distinct way in which one range follows the other.
+        paths: Vec<ProofPath>,
+    },
+}
+
+/// A path from the last access of one live range to the first of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProofPath {
+    /// The buffer whose range ends.
+    pub before: String,
+    /// The buffer whose range starts.
+    pub after: String,
+    /// The last access.
+    pub from: AccessAt,
+    /// The first access.
+    pub to: AccessAt,
+    /// The edges, as `step -> step (why)`.
+    pub edges: Vec<String>,
+    /// The layer of each node on the path, the first and the last included.
+    pub through: Vec<usize>,
+    /// All pairs of layers in which the same path, moved, holds.
+    pub layers: Vec<(usize, usize)>,
+}
+
+/// The three accesses of a counterexample.
+#[derive(Clone, Copy)]
+struct Violation {
+    /// Whether the range issued first is the one that loses its value.
+    first_is_victim: bool,
+    /// The victim's first access.
+    start: usize,
+    /// The intruder's write.
+    intruder: usize,
+    /// The victim's access that comes too late; `None` where both ranges are single writes.
+    late: Option<usize>,
+}
+
+impl Facts<'_> {
+    /// An access for a message, with passes counted from `base`.
+    pub(crate) fn access(&self, node: usize, write: bool, base: usize) -> AccessAt {
+        let at = self.schedule.nodes.get(node).copied();
+        let step = at.and_then(|at| self.structure.steps.get(at.step));
+        AccessAt {
+            step: step.map(|step| step.name.clone()).unwrap_or_default(),
+            span: step.map(|step| step.span).unwrap_or_default(),
+            stream: self.stream_name(node),
+            layer: at.map_or(0, |at| at.layer),
+            pass: at.map_or(0, |at| at.pass.saturating_sub(base)),
+            write,
+        }
+    }
+
+    fn stream_name(&self, node: usize) -> String {
+        self.structure.streams.get(self.schedule.stream(node)).cloned().unwrap_or_default()
+    }
+
+    fn step_name(&self, node: usize) -> &str {
+        let at = self.schedule.nodes.get(node);
+        at.and_then(|at| self.structure.steps.get(at.step)).map_or("", |step| &step.name)
+    }
+
+    fn layer(&self, node: usize) -> usize {
+        self.schedule.nodes.get(node).map_or(0, |node| node.layer)
+    }
+
+    fn pass(&self, node: usize) -> usize {
+        self.schedule.nodes.get(node).map_or(0, |node| node.pass)
+    }
+
+    pub(crate) fn buffer_name(&self, buffer: usize) -> &str {
+        self.structure.buffers.get(buffer).map_or("", |buffer| &buffer.name)
+    }
+
+    /// What `node` comes after, in words: the latest node of each stream.
+    fn frontier(&self, node: usize, base: usize) -> String {
+        let mut latest: Vec<Option<usize>> = vec![None; self.structure.streams.len()];
+        for each in 0..node {
+            if self.order.before(each, node)
+                && let Some(slot) = latest.get_mut(self.schedule.stream(each))
+            {
+                *slot = Some(each);
+            }
+        }
+        let parts: Vec<String> = latest
+            .into_iter()
+            .flatten()
+            .map(|node| self.access(node, false, base).place())
+            .collect();
+        match parts.as_slice() {
+            [] => "it waits for nothing".into(),
+            parts => format!("the latest it comes after: {}", parts.join(", ")),
+        }
+    }
+
+    /// The steps of a counterexample, a line each, and why no order forbids it.
+    fn trace(&self, violation: Violation, victim: &str, intruder: &str) -> Vec<String> {
+        let Violation { start, intruder: write, late, .. } = violation;
+        let base = [Some(start), Some(write), late]
+            .into_iter()
+            .flatten()
+            .map(|node| self.pass(node))
+            .min()
+            .unwrap_or(0);
+        let place = |node| self.access(node, false, base).place();
+        let mut lines = Vec::new();
+        let mut push = |text: String| lines.push(format!("{}. {text}", lines.len() + 1));
+        let over = if victim == intruder { "again" } else { "into the same bytes" };
+        push(format!("{} writes `{victim}`", place(start)));
+        push(format!("{} writes `{intruder}` {over}", place(write)));
+        let Some(late) = late else {
+            lines.push(format!(
+                "either may come first: nothing orders the two; for {} {}",
+                place(write),
+                self.frontier(write, base)
+            ));
+            return lines;
+        };
+        push(format!("{} accesses `{victim}`, whose value is gone", place(late)));
+        lines.push(if self.order.before(write, late) {
+            format!(
+                "streams and events force this order: `{victim}` is live from {} to {}",
+                place(start),
+                place(late)
+            )
+        } else {
+            format!(
+                "nothing makes {} wait for {}; {}",
+                place(write),
+                place(late),
+                self.frontier(write, base)
+            )
+        });
+        lines
+    }
+
+    /// A way in which one of two ranges destroys the other if they share bytes.
+    fn violation(&self, first: &LiveRange, second: &LiveRange) -> Option<Violation> {
+        let mut best: Option<Violation> = None;
+        let mut keep = |found: Violation| {
+            // The nearest is the clearest; an unordered pair is clearer than a forced one.
+            let key = |v: &Violation| {
+                let late = v.late.unwrap_or(v.start);
+                let forced = v.late.is_some_and(|late| self.order.before(v.intruder, late));
+                (v.late.is_none(), forced, late.abs_diff(v.intruder))
+            };
+            if best.as_ref().is_none_or(|best| key(&found) < key(best)) {
+                best = Some(found);
+            }
+        };
+        for (victim, other, first_is_victim) in [(first, second, true), (second, first, false)] {
+            let start = victim.start();
+            for write in other.accesses.iter().filter(|access| access.write) {
+                let intruder = write.node;
+                if intruder == start || self.order.before(intruder, start) {
+                    continue;
+                }
+                for late in victim.accesses.iter().skip(1) {
+                    if late.node != intruder && !self.order.before(late.node, intruder) {
+                        keep(Violation { first_is_victim, start, intruder, late: Some(late.node) });
+                    }
+                }
+                if victim.accesses.len() == 1 && !self.order.before(start, intruder) {
+                    keep(Violation { first_is_victim, start, intruder, late: None });
+                }
+            }
+        }
+        best
+    }
+
+    /// Why two interfering buffers must not share bytes. `None` if they may.
+    pub(crate) fn counterexample(&self, a: usize, b: usize) -> Option<Conflict> {
+        let (ranges_a, ranges_b) = (self.live.ranges.get(a)?, self.live.ranges.get(b)?);
+        let mut merged: Vec<(usize, usize, &LiveRange)> = Vec::new();
+        merged.extend(ranges_a.iter().map(|range| (range.start(), a, range)));
+        merged.extend(ranges_b.iter().map(|range| (range.start(), b, range)));
+        merged.sort_by_key(|(start, buffer, _)| (*start, *buffer));
+        let mut best: Option<(usize, &LiveRange, &LiveRange, usize, usize)> = None;
+        let mut layers: Vec<(usize, usize)> = Vec::new();
+        for (position, (_, late_buffer, late)) in merged.iter().enumerate() {
+            // For each range, the nearest earlier one of the other buffer that it collides with.
+            let collides = merged.iter().take(position).rev().find(|(_, buffer, early)| {
+                buffer != late_buffer && !early.all_before(late, self.order)
+            });
+            let Some((_, early_buffer, early)) = collides else { continue };
+            layers.push((self.layer(early.start()), self.layer(late.start())));
+            let key = late.start() - early.start();
+            if best.is_none_or(|(least, ..)| key < least) {
+                best = Some((key, early, late, *early_buffer, *late_buffer));
+            }
+        }
+        let (_, early, late, early_buffer, late_buffer) = best?;
+        layers.sort_unstable();
+        layers.dedup();
+        let (early_name, late_name) =
+            (self.buffer_name(early_buffer), self.buffer_name(late_buffer));
+        let base = self.pass(early.start());
+        let Some(violation) = self.violation(early, late) else {
+            // One step starts both: it holds the two at once.
+            let both = self.access(early.start(), true, base);
+            let trace = vec![
+                format!("1. {} writes both `{early_name}` and `{late_name}`", both.place()),
+                "a step's buffers are live together while it runs".to_owned(),
+            ];
+            let buffers = vec![early_name.to_owned(), late_name.to_owned()];
+            return Some(Conflict {
+                buffers,
+                first: both.clone(),
+                second: both,
+                layers,
+                trace,
+                mend: None,
+            });
+        };
+        let (victim, intruder) = if violation.first_is_victim {
+            (early_name, late_name)
+        } else {
+            (late_name, early_name)
+        };
+        let last = violation.late.unwrap_or(violation.start);
+        let wrote = |range: &LiveRange| {
+            range.accesses.iter().any(|access| access.node == last && access.write)
+        };
+        let late_writes = wrote(if violation.first_is_victim { early } else { late });
+        Some(Conflict {
+            buffers: vec![victim.to_owned(), intruder.to_owned()],
+            first: self.access(last, late_writes, base),
+            second: self.access(violation.intruder, true, base),
+            layers,
+            trace: self.trace(violation, victim, intruder),
+            mend: None,
+        })
+    }
+
+    /// The conflict of two accesses of one buffer (a race or a reuse), the first issued first.
+    pub(crate) fn conflict(&self, buffer: usize, first: usize, second: usize) -> Conflict {
+        let name = self.buffer_name(buffer);
+        let base = self.pass(first);
+        let writes = |node: usize| {
+            let ranges = self.live.ranges.get(buffer);
+            ranges.is_some_and(|ranges| {
+                let mut accesses = ranges.iter().flat_map(|range| &range.accesses);
+                accesses.any(|access| access.node == node && access.write)
+            })
+        };
+        let (at_first, at_second) =
+            (self.access(first, writes(first), base), self.access(second, writes(second), base));
+        let verb = |access: &AccessAt| if access.write { "writes" } else { "reads" };
+        let trace = vec![
+            format!("1. {} {} `{name}`", at_second.place(), verb(&at_second)),
+            format!("2. {} {} `{name}`, too late", at_first.place(), verb(&at_first)),
+            format!(
+                "the declared order is the other way round, but nothing makes {} wait for {}; {}",
+                at_second.place(),
+                at_first.place(),
+                self.frontier(second, base)
+            ),
+        ];
+        Conflict {
+            buffers: vec![name.to_owned()],
+            layers: vec![(at_first.layer, at_second.layer)],
+            first: at_first,
+            second: at_second,
+            trace,
+            mend: None,
+        }
+    }
+
+    /// A single `after` that makes `holds` true, preferring one near the conflict.
+    ///
+    /// More order never makes a schedule wrong, so only the aim has to be checked.
+    pub(crate) fn mend(&self, conflict: &Conflict, holds: &dyn Fn(&Order) -> bool) -> Option<Mend> {
+        let position = |name: &str| self.structure.steps.iter().position(|s| s.name == name);
+        let (early, late) = (position(&conflict.first.step)?, position(&conflict.second.step)?);
+        let steps = self.structure.steps.len();
+        let after = |prev, step| After { prev, step, span: crate::spec::Span::default() };
+        let mut candidates: Vec<(usize, After)> = Vec::new();
+        // The conflicting pair itself, then a join downstream of the one, then what the other
+        // could wait for instead, then earlier layers.
+        if early < late {
+            candidates.push((late, after(false, early)));
+        }
+        candidates.extend((early + 1..steps).map(|join| (join, after(false, early))));
+        candidates.extend((0..late).map(|source| (late, after(false, source))));
+        candidates.push((late, after(true, early)));
+        candidates.extend((0..steps).map(|source| (late, after(true, source))));
+        candidates.dedup();
+        candidates.into_iter().find_map(|(waiter, added)| {
+            let schedule = Schedule::with_extra(self.structure, Some((waiter, added)));
+            holds(&Order::new(&schedule)).then(|| {
+                let name = |step: usize| {
+                    self.structure.steps.get(step).map(|s| s.name.clone()).unwrap_or_default()
+                };
+                let prefix = if added.prev { "prev." } else { "" };
+                Mend { waiter: name(waiter), after: format!("{prefix}{}", name(added.step)) }
+            })
+        })
+    }
+
+    /// Why two buffers that do not interfere may share bytes.
+    pub(crate) fn proof(&self, a: usize, b: usize) -> Proof {
+        let empty = Vec::new();
+        let ranges = |buffer: usize| self.live.ranges.get(buffer).unwrap_or(&empty);
+        for buffer in [a, b] {
+            if ranges(buffer).is_empty() {
+                return Proof::NeverAccessed { buffer: self.buffer_name(buffer).to_owned() };
+            }
+        }
+        let mut merged: Vec<(usize, &LiveRange)> = Vec::new();
+        merged.extend(ranges(a).iter().map(|range| (a, range)));
+        merged.extend(ranges(b).iter().map(|range| (b, range)));
+        merged.sort_by_key(|(_, range)| range.start());
+        let mut paths: Vec<ProofPath> = Vec::new();
+        // Each buffer's own ranges are in order, so it is enough that neighbours are.
+        for pair in merged.windows(2) {
+            let [(before, early), (after, late)] = pair else { continue };
+            if before == after || early.pass > 0 {
+                continue;
+            }
+            for path in self.paths(early, late) {
+                let found = self.proof_path(*before, *after, &path);
+                let same = |each: &&mut ProofPath| {
+                    (&each.before, &each.edges) == (&found.before, &found.edges)
+                        && each.from.write == found.from.write
+                        && each.to.pass == found.to.pass
+                };
+                match paths.iter_mut().find(same) {
+                    Some(known) => known.layers.extend(found.layers),
+                    None => paths.push(found),
+                }
+            }
+        }
+        Proof::HappensBefore { paths }
+    }
+
+    /// Shortest paths from each last access of `early` to each first access of `late`.
+    fn paths(&self, early: &LiveRange, late: &LiveRange) -> Vec<Vec<Edge>> {
+        let last = early.accesses.iter().filter(|access| {
+            !early.accesses.iter().any(|other| self.order.before(access.node, other.node))
+        });
+        let first: Vec<usize> = late
+            .accesses
+            .iter()
+            .filter(|access| {
+                !late.accesses.iter().any(|other| self.order.before(other.node, access.node))
+            })
+            .map(|access| access.node)
+            .collect();
+        last.flat_map(|from| first.iter().map(move |to| (from.node, *to)))
+            .filter_map(|(from, to)| path(self.schedule, self.order, from, to))
+            .collect()
+    }
+
+    fn proof_path(&self, before: usize, after: usize, edges: &[Edge]) -> ProofPath {
+        let from = edges.first().map_or(0, |edge| edge.from);
+        let to = edges.last().map_or(0, |edge| edge.to);
+        let base = self.pass(from);
+        let writes = |buffer: usize, node: usize| {
+            self.live.ranges.get(buffer).is_some_and(|ranges| {
+                let mut accesses = ranges.iter().flat_map(|range| &range.accesses);
+                accesses.any(|access| access.node == node && access.write)
+            })
+        };
+        let mut through = vec![self.layer(from)];
+        through.extend(edges.iter().map(|edge| self.layer(edge.to)));
+        ProofPath {
+            before: self.buffer_name(before).to_owned(),
+            after: self.buffer_name(after).to_owned(),
+            from: self.access(from, writes(before, from), base),
+            to: self.access(to, writes(after, to), base),
+            edges: edges.iter().map(|edge| self.edge_text(edge)).collect(),
+            through,
+            layers: vec![(self.layer(from), self.layer(to))],
+        }
+    }
+
+    fn edge_text(&self, edge: &Edge) -> String {
+        let (from, to) = (self.step_name(edge.from), self.step_name(edge.to));
+        match edge.by {
+            EdgeKind::Stream => format!("{from} -> {to} ({})", self.stream_name(edge.to)),
+            EdgeKind::Event(source) if source == edge.from => format!("{from} -> {to} (event)"),
+            EdgeKind::Event(source) => {
+                format!("{from} -> {to} (event after {})", self.step_name(source))
+            }
+            EdgeKind::Inherited(previous) => {
+                format!("{from} -> {to} (as {} before it)", self.step_name(previous))
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The pipeline: spec → names → structure and sizes → order and live ranges → layout.
+//!
+//! [`plan`] either returns a [`Plan`], whose every pair of overlapping buffers is proved never to be
+//! live together, or all errors found. Stages that do not depend on a faulty one still run.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Conflict, Error, Fault};
+use crate::explain::{Facts, Proof};
+use crate::layout::{Layout, LayoutError, total_with};
+use crate::live::Liveness;
+use crate::names::Names;
+use crate::schedule::{Order, Schedule};
+use crate::sizes::Sizes;
+use crate::spec::Spec;
+use crate::structure::Structure;
+use crate::sync::{self, StepPlan, WaitReport};
+
+/// Conflicts for which a mend is searched; further ones are reported without.
+const MENDS: usize = 12;
+
+/// A proved and packed pool.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The schedule's structure.
+    pub structure: Structure,
+    /// The sizes.
+    pub sizes: Sizes,
+    /// The layout.
+    pub layout: Layout,
+    /// The pairs of buffers that interfere, each with the lower index first, sorted.
+    pub interference: Vec<(usize, usize)>,
+}
+
+/// Checks, proves and packs a spec.
+///
+/// # Errors
+/// All errors found, those of the text first.
+pub fn plan(spec: &Spec) -> Result<Plan, Vec<Error>> {
+    let mut errors = Vec::new();
+    let names = Names::resolve(spec, &mut errors);
+    let structure = Structure::resolve(spec, &names, &mut errors);
+    let sizes = Sizes::resolve(spec, structure.as_ref(), &names, &mut errors);
+    let Some(structure) = structure else {
+        return Err(errors);
+    };
+    let schedule = Schedule::new(&structure);
+    let order = Order::new(&schedule);
+    let live = Liveness::new(&schedule);
+    let interference = interference(&structure, &live, &order);
+    let layout = match &sizes {
+        None => None,
+        Some(sizes) => match Layout::new(&structure, sizes, &interference) {
+            Ok(layout) => Some(layout),
+            Err(error) => {
+                let fault = match error {
+                    LayoutError::TooLarge => Fault::TotalSize,
+                    LayoutError::Refused(found) => {
+                        Fault::Refused(found.iter().map(ToString::to_string).collect())
+                    }
+                };
+                errors.push(Error::new(fault, spec.name.span));
+                None
+            }
+        },
+    };
+    let facts = Facts { structure: &structure, schedule: &schedule, order: &order, live: &live };
+    schedule_errors(&facts, &mut errors);
+    exclusive_errors(&facts, &interference, layout.as_ref(), &mut errors);
+    match (sizes, layout) {
+        (Some(sizes), Some(layout)) if errors.is_empty() => {
+            Ok(Plan { structure, sizes, layout, interference })
+        }
+        _ => Err(errors),
+    }
+}
+
+impl Plan {
+    /// Recomputes the order, to answer questions about it.
+    pub fn explain(&self) -> Explainer<'_> {
+        let schedule = Schedule::new(&self.structure);
+        let order = Order::new(&schedule);
+        let live = Liveness::new(&schedule);
+        Explainer { plan: self, schedule, order, live }
+    }
+
+    /// A buffer's index by its full name.
+    pub fn buffer(&self, name: &str) -> Option<usize> {
+        self.structure.buffers.iter().position(|buffer| buffer.name == name)
+    }
+
+    /// Whether two buffers interfere.
+    pub fn interferes(&self, a: usize, b: usize) -> bool {
+        self.interference.binary_search(&(a.min(b), a.max(b))).is_ok()
+    }
+
+    /// The pairs of buffers whose bytes overlap in the arena.
+    pub fn sharing(&self) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for (b, high) in self.layout.buffers.iter().enumerate() {
+            for (a, low) in self.layout.buffers.iter().take(b).enumerate() {
+                if low.offset < high.offset + high.bytes && high.offset < low.offset + low.bytes {
+                    pairs.push((a, b));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// Answers about a plan's order.
+#[derive(Debug)]
+pub struct Explainer<'p> {
+    plan: &'p Plan,
+    schedule: Schedule<'p>,
+    order: Order,
+    live: Liveness,
+}
+
+impl Explainer<'_> {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            structure: &self.plan.structure,
+            schedule: &self.schedule,
+            order: &self.order,
+            live: &self.live,
+        }
+    }
+
+    /// Why two buffers may share bytes; `None` if they must not.
+    pub fn proof(&self, a: usize, b: usize) -> Option<Proof> {
+        (a != b && !self.plan.interferes(a, b)).then(|| self.facts().proof(a, b))
+    }
+
+    /// Why two buffers must not share bytes, with what would change that; `None` if they may.
+    pub fn counterexample(&self, a: usize, b: usize) -> Option<Conflict> {
+        if a == b || !self.plan.interferes(a, b) {
+            return None;
+        }
+        let facts = self.facts();
+        let mut conflict = facts.counterexample(a, b)?;
+        conflict.mend = facts.mend(&conflict, &|order| !self.live.interfere(order, a, b));
+        Some(conflict)
+    }
+
+    /// Bytes by which the arena would change if the pair did (not) interfere: what a shared pair
+    /// saves, or what a pair kept apart costs.
+    pub fn stake(&self, a: usize, b: usize) -> u64 {
+        let pair = (a.min(b), a.max(b));
+        let mut changed = self.plan.interference.clone();
+        match changed.binary_search(&pair) {
+            Ok(position) => {
+                changed.remove(position);
+            }
+            Err(position) => changed.insert(position, pair),
+        }
+        let layout = &self.plan.layout;
+        total_with(layout, &changed).map_or(0, |total| total.abs_diff(layout.total_bytes))
+    }
+
+    /// Each declared `after` and what becomes of it.
+    pub fn waits(&self) -> Vec<WaitReport> {
+        let sharing = self.plan.sharing();
+        sync::reports(&self.plan.structure, &self.schedule, &self.order, &self.live, &sharing)
+    }
+
+    /// What the runtime issues: for each layer, one entry a step.
+    pub fn issue_plan(&self) -> Vec<Vec<StepPlan>> {
+        let reduced = sync::reduce(&self.schedule, &self.order);
+        sync::issue_plan(&self.schedule, &reduced, &self.plan.structure)
+    }
+}
+
+fn interference(structure: &Structure, live: &Liveness, order: &Order) -> Vec<(usize, usize)> {
+    let count = structure.buffers.len();
+    let mut pairs = Vec::new();
+    for a in 0..count {
+        for b in a + 1..count {
+            if live.interfere(order, a, b) {
+                pairs.push((a, b));
+            }
+        }
+    }
+    pairs
+}
+
+/// A buffer, the access issued first, the access issued second.
+type Found = (usize, usize, usize);
+type Find = fn(&Liveness, &Order) -> Vec<Found>;
+type MakeFault = fn(Box<Conflict>) -> Fault;
+
+/// The three errors that a schedule can have by itself, one for each pair of steps.
+fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
+    let nodes = &facts.schedule.nodes;
+    let step_of = |node: usize| nodes.get(node).map_or(0, |node| node.step);
+    let mut reads: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    for (buffer, node) in &facts.live.unwritten {
+        reads.entry(step_of(*node)).or_default().push((*buffer, *node));
+    }
+    for found in reads.values() {
+        let Some((buffer, node)) = found.first() else { continue };
+        let read = facts.access(*node, false, 0);
+        let mut buffers: Vec<usize> = found.iter().map(|(buffer, _)| *buffer).collect();
+        buffers.dedup();
+        buffers.sort_unstable();
+        buffers.dedup();
+        let writer = facts.structure.steps.iter().find(|step| {
+            step.accesses.iter().any(|access| access.buffer == *buffer && access.write)
+        });
+        let layers = found.iter().filter_map(|(_, node)| nodes.get(*node)).map(|n| n.layer);
+        let span = read.span;
+        let fault = Fault::ReadBeforeWrite {
+            buffers: buffers.iter().map(|b| facts.buffer_name(*b).to_owned()).collect(),
+            read: Box::new(read),
+            layers: layers.collect(),
+            writer: writer.map(|step| step.name.clone()),
+        };
+        errors.push(Error::new(fault, span));
+    }
+    let mut mends = MENDS;
+    let same_steps = |pairs: Vec<Found>, buffers: &[usize], key: (usize, usize)| {
+        pairs.iter().any(|(b, x, y)| buffers.contains(b) && (step_of(*x), step_of(*y)) == key)
+    };
+    let kinds: [(Find, MakeFault); 2] =
+        [(Liveness::races, Fault::Race), (Liveness::reuses, Fault::Reuse)];
+    for (find, fault) in kinds {
+        let mut grouped: BTreeMap<(usize, usize), Vec<Found>> = BTreeMap::new();
+        for found in find(facts.live, facts.order) {
+            grouped.entry((step_of(found.1), step_of(found.2))).or_default().push(found);
+        }
+        for (key, found) in grouped {
+            let Some((buffer, first, second)) =
+                found.iter().min_by_key(|(_, first, second)| (second - first, *first)).copied()
+            else {
+                continue;
+            };
+            let mut conflict = facts.conflict(buffer, first, second);
+            let mut buffers: Vec<usize> = found.iter().map(|(buffer, ..)| *buffer).collect();
+            buffers.sort_unstable();
+            buffers.dedup();
+            conflict.buffers = buffers.iter().map(|b| facts.buffer_name(*b).to_owned()).collect();
+            let layer = |node: usize| nodes.get(node).map_or(0, |node| node.layer);
+            conflict.layers = found.iter().map(|(_, x, y)| (layer(*x), layer(*y))).collect();
+            conflict.layers.sort_unstable();
+            conflict.layers.dedup();
+            if mends > 0 {
+                mends -= 1;
+                conflict.mend = facts
+                    .mend(&conflict, &|order| !same_steps(find(facts.live, order), &buffers, key));
+            }
+            let span = conflict.second.span;
+            errors.push(Error::new(fault(Box::new(conflict)), span));
+        }
+    }
+}
+
+fn exclusive_errors(
+    facts: &Facts<'_>,
+    interference: &[(usize, usize)],
+    layout: Option<&Layout>,
+    errors: &mut Vec<Error>,
+) {
+    let structure = facts.structure;
+    let mut mends = MENDS;
+    for (position, (b, span_b)) in structure.exclusive.iter().enumerate() {
+        for (a, span_a) in structure.exclusive.iter().take(position) {
+            let (Some(group_a), Some(group_b)) =
+                (structure.groups.get(*a), structure.groups.get(*b))
+            else {
+                continue;
+            };
+            let across = |pair: &(usize, usize)| {
+                let inside = |x: usize, y: usize| {
+                    group_a.buffers.contains(&x) && group_b.buffers.contains(&y)
+                };
+                inside(pair.0, pair.1) || inside(pair.1, pair.0)
+            };
+            let colliding: Vec<(usize, usize)> =
+                interference.iter().copied().filter(|pair| across(pair)).collect();
+            let clearest = colliding
+                .iter()
+                .filter_map(|(x, y)| facts.counterexample(*x, *y))
+                .min_by_key(|conflict| (conflict.trace.len() < 3, conflict.second.pass));
+            let Some(mut conflict) = clearest else { continue };
+            if mends > 0 {
+                mends -= 1;
+                conflict.mend = facts.mend(&conflict, &|order| {
+                    !colliding.iter().any(|(x, y)| facts.live.interfere(order, *x, *y))
+                });
+            }
+            let bytes = layout.and_then(|layout| {
+                let overlaid: Vec<(usize, usize)> =
+                    interference.iter().copied().filter(|pair| !across(pair)).collect();
+                Some(layout.total_bytes.saturating_sub(total_with(layout, &overlaid)?))
+            });
+            let named = |(x, y): &(usize, usize)| {
+                let name = |buffer: usize| facts.buffer_name(buffer).to_owned();
+                if group_a.buffers.contains(x) {
+                    (name(*x), name(*y))
+                } else {
+                    (name(*y), name(*x))
+                }
+            };
+            let fault = Fault::NotExclusive {
+                a: group_a.name.clone(),
+                b: group_b.name.clone(),
+                pairs: colliding.iter().map(named).collect(),
+                conflict: Box::new(conflict),
+                bytes,
+            };
+            errors.push(Error::new(fault, span_a.join(*span_b)));
+        }
+    }
+}
