@@ -38,7 +38,10 @@ macro_rules! require {
 }
 
 fn command(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_scratchpool")).args(arguments).output().expect("the command starts")
+    Command::new(env!("CARGO_BIN_EXE_scratchpool"))
+        .args(arguments)
+        .output()
+        .expect("the command starts")
 }
 
 /// Runs `plan` and reads the JSON; exit codes other than 0 and 1 are not for specs.
@@ -58,9 +61,13 @@ fn codes(json: &Value) -> Result<BTreeSet<String>, String> {
     let mut codes = BTreeSet::new();
     for error in json["errors"].as_array().ok_or(format!("no list of errors in {json}"))? {
         let code = error["code"].as_str().ok_or(format!("an error without a code: {error}"))?;
-        let message = error["message"].as_str().ok_or(format!("an error without a message: {error}"))?;
+        let message =
+            error["message"].as_str().ok_or(format!("an error without a message: {error}"))?;
         require!(!message.is_empty(), "an empty message: {error}");
-        require!(error["trace"].is_null() || error["trace"].is_array(), "a trace that is no list: {error}");
+        require!(
+            error["trace"].is_null() || error["trace"].is_array(),
+            "a trace that is no list: {error}"
+        );
         codes.insert(code.to_owned());
     }
     Ok(codes)
@@ -86,19 +93,22 @@ fn agrees(spec: &Spec, verdict: &Verdict, code: i32, json: &Value) -> Check {
         return accepted(spec, verdict, json);
     }
     require!(code == 1, "exit code {code}, but the oracle finds {findings:?}");
-    let expected = findings.iter().map(|finding| finding.code().to_owned()).collect::<BTreeSet<_>>();
+    let expected =
+        findings.iter().map(|finding| finding.code().to_owned()).collect::<BTreeSet<_>>();
     let found = codes(json)?;
     require!(found == expected, "codes {found:?}, but the oracle finds {findings:?}\n{json:#}");
     let errors = list(json, "errors")?;
     let about = |error: &Value, code: &str, subjects: &[&str]| {
-        error["code"] == code && subjects.iter().all(|subject| error["message"].as_str().unwrap().contains(subject))
+        error["code"] == code
+            && subjects.iter().all(|subject| error["message"].as_str().unwrap().contains(subject))
     };
     for finding in &findings {
         let told = errors.iter().any(|error| about(error, finding.code(), &finding.subjects()));
         require!(told, "no error tells of {finding:?}: {json:#}");
     }
     for error in errors {
-        let true_of = findings.iter().any(|finding| about(error, finding.code(), &finding.subjects()));
+        let true_of =
+            findings.iter().any(|finding| about(error, finding.code(), &finding.subjects()));
         require!(true_of, "the oracle does not find {error:#}, only {findings:?}");
     }
     Ok(())
@@ -106,15 +116,32 @@ fn agrees(spec: &Spec, verdict: &Verdict, code: i32, json: &Value) -> Check {
 
 fn accepted(spec: &Spec, verdict: &Verdict, json: &Value) -> Check {
     require!(text(json, "pool")? == spec.name, "the pool's name is {}", json["pool"]);
-    require!(integer(json, "align")? == spec.pool_align(), "the pool's alignment is {}", json["align"]);
+    require!(
+        integer(json, "align")? == spec.pool_align(),
+        "the pool's alignment is {}",
+        json["align"]
+    );
     require!(!text(json, "fingerprint")?.is_empty(), "no fingerprint");
 
     let pairs = verdict.interference_names().iter().map(|(a, b)| json!([a, b])).collect::<Vec<_>>();
-    require!(json["interference"] == json!(pairs), "interference {}, but the oracle finds {}", json["interference"], json!(pairs));
+    require!(
+        json["interference"] == json!(pairs),
+        "interference {}, but the oracle finds {}",
+        json["interference"],
+        json!(pairs)
+    );
 
     let (sum, bound) = (verdict.sum_bytes(), verdict.lower_bound_bytes());
-    require!(integer(json, "sum_bytes")? == sum, "sum {}, but the oracle adds up {sum}", json["sum_bytes"]);
-    require!(integer(json, "lower_bound_bytes")? == bound, "bound {}, but the oracle's is {bound}", json["lower_bound_bytes"]);
+    require!(
+        integer(json, "sum_bytes")? == sum,
+        "sum {}, but the oracle adds up {sum}",
+        json["sum_bytes"]
+    );
+    require!(
+        integer(json, "lower_bound_bytes")? == bound,
+        "bound {}, but the oracle's is {bound}",
+        json["lower_bound_bytes"]
+    );
     let total = integer(json, "total_bytes")?;
     if verdict.items().len() <= 12 {
         let optimum = verdict.optimum_bytes();
@@ -141,29 +168,56 @@ fn offsets(verdict: &Verdict, json: &Value, total: i64) -> Check {
         let entry = placed[buffer.name.as_str()];
         let offset = integer(entry, "offset")?;
         require!(text(entry, "dtype")? == buffer.dtype, "dtype of {entry}");
-        require!(entry["shape"] == json!(buffer.shape), "shape of {entry}, the oracle's is {:?}", buffer.shape);
-        require!(integer(entry, "bytes")? == buffer.bytes, "bytes of {entry}, the oracle has {}", buffer.bytes);
-        require!(offset >= 0 && offset % buffer.align == 0, "{entry} is not aligned to {}", buffer.align);
+        require!(
+            entry["shape"] == json!(buffer.shape),
+            "shape of {entry}, the oracle's is {:?}",
+            buffer.shape
+        );
+        require!(
+            integer(entry, "bytes")? == buffer.bytes,
+            "bytes of {entry}, the oracle has {}",
+            buffer.bytes
+        );
+        require!(
+            offset >= 0 && offset % buffer.align == 0,
+            "{entry} is not aligned to {}",
+            buffer.align
+        );
         require!(buffer.accessed || offset == 0, "{entry} has no access");
         offsets.push(offset);
         end = end.max(offset + buffer.bytes);
     }
     require!(end == total, "the highest buffer ends at {end}, not at {total}");
     for (a, b) in &verdict.interference {
-        let apart = offsets[*a] + verdict.buffers[*a].bytes <= offsets[*b] || offsets[*b] + verdict.buffers[*b].bytes <= offsets[*a];
-        require!(apart, "{} and {} overlap", placed[verdict.buffers[*a].name.as_str()], placed[verdict.buffers[*b].name.as_str()]);
+        let apart = offsets[*a] + verdict.buffers[*a].bytes <= offsets[*b]
+            || offsets[*b] + verdict.buffers[*b].bytes <= offsets[*a];
+        require!(
+            apart,
+            "{} and {} overlap",
+            placed[verdict.buffers[*a].name.as_str()],
+            placed[verdict.buffers[*b].name.as_str()]
+        );
     }
     Ok(())
 }
 
 fn proofs(spec: &Spec, verdict: &Verdict, json: &Value) -> Check {
-    let index = |name: &str| verdict.buffers.iter().position(|buffer| buffer.name == name).ok_or(format!("no buffer {name}"));
+    let index = |name: &str| {
+        verdict
+            .buffers
+            .iter()
+            .position(|buffer| buffer.name == name)
+            .ok_or(format!("no buffer {name}"))
+    };
     let mut proved = BTreeSet::new();
     for proof in list(json, "proofs")? {
         let (a, b) = (index(text(proof, "a")?)?, index(text(proof, "b")?)?);
         require!(!text(proof, "by")?.is_empty(), "a proof by nothing: {proof}");
         let pair = (a.min(b), a.max(b));
-        require!(a != b && !verdict.interference.contains(&pair), "a proof of what is not so: {proof}");
+        require!(
+            a != b && !verdict.interference.contains(&pair),
+            "a proof of what is not so: {proof}"
+        );
         if verdict.buffers[a].accessed && verdict.buffers[b].accessed {
             chain(spec, verdict, (a, b), proof)?;
         }
@@ -173,7 +227,12 @@ fn proofs(spec: &Spec, verdict: &Verdict, json: &Value) -> Check {
         for b in a + 1..verdict.buffers.len() {
             let (one, two) = (&verdict.buffers[a], &verdict.buffers[b]);
             if one.accessed && two.accessed && !verdict.interference.contains(&(a, b)) {
-                require!(proved.contains(&(a, b)), "no proof that {} and {} may share", one.name, two.name);
+                require!(
+                    proved.contains(&(a, b)),
+                    "no proof that {} and {} may share",
+                    one.name,
+                    two.name
+                );
             }
         }
     }
@@ -190,24 +249,37 @@ fn chain(spec: &Spec, verdict: &Verdict, (a, b): (usize, usize), proof: &Value) 
     let mut edges = Vec::new();
     for edge in list(proof, "edges")? {
         let edge = edge.as_str().ok_or(format!("an edge that is no string: {proof}"))?;
-        let parts = edge.strip_suffix(')').and_then(|edge| edge.split_once(" -> ")).and_then(|(from, rest)| {
-            let (to, by) = rest.split_once(" (")?;
-            Some((from, to, by))
-        });
+        let parts = edge.strip_suffix(')').and_then(|edge| edge.split_once(" -> ")).and_then(
+            |(from, rest)| {
+                let (to, by) = rest.split_once(" (")?;
+                Some((from, to, by))
+            },
+        );
         let (from, to, by) = parts.ok_or(format!("an edge not like `a -> b (main)`: {edge}"))?;
-        let find = |name: &str| spec.steps.iter().find(|step| step.name == name).ok_or(format!("no step {name}: {edge}"));
+        let find = |name: &str| {
+            spec.steps
+                .iter()
+                .find(|step| step.name == name)
+                .ok_or(format!("no step {name}: {edge}"))
+        };
         let (source, target) = (find(from)?, find(to)?);
         if by == "event" {
             require!(!target.after.is_empty(), "{to} waits for nothing: {edge}");
         } else {
-            require!(source.stream == by && target.stream == by, "not both steps are on {by}: {edge}");
+            require!(
+                source.stream == by && target.stream == by,
+                "not both steps are on {by}: {edge}"
+            );
         }
         edges.push((from, to));
     }
     let (Some((first, _)), Some((_, last))) = (edges.first(), edges.last()) else {
         return Err(format!("a proof without an edge: {proof}"));
     };
-    require!(edges.windows(2).all(|pair| pair[0].1 == pair[1].0), "the edges do not connect: {proof}");
+    require!(
+        edges.windows(2).all(|pair| pair[0].1 == pair[1].0),
+        "the edges do not connect: {proof}"
+    );
     let leads = uses(first, a) && uses(last, b) || uses(first, b) && uses(last, a);
     require!(leads, "the edges do not lead from one buffer to the other: {proof}");
     Ok(())
@@ -217,7 +289,8 @@ fn chain(spec: &Spec, verdict: &Verdict, (a, b): (usize, usize), proof: &Value) 
 fn check(spec: &Spec, verdict: &Verdict) -> Check {
     static FILES: AtomicUsize = AtomicUsize::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("contract-{}-{number}.toml", std::process::id()));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("contract-{}-{number}.toml", std::process::id()));
     std::fs::write(&path, spec.toml()).unwrap();
     let planned = plan(&path);
     std::fs::remove_file(&path).unwrap();
@@ -226,7 +299,9 @@ fn check(spec: &Spec, verdict: &Verdict) -> Check {
 }
 
 fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+    std::env::var(name)
+        .ok()
+        .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
 #[test]
@@ -262,7 +337,8 @@ fn random_specs_come_out_as_the_oracle_says() {
     let mut failures = failures.into_inner().unwrap();
     failures.sort_by_key(|(_, spec, _)| spec.toml().len());
     if let Some((seed, spec, words)) = failures.first() {
-        let fails = |spec: &Spec| judge(spec, PASSES).is_ok_and(|verdict| check(spec, &verdict).is_err());
+        let fails =
+            |spec: &Spec| judge(spec, PASSES).is_ok_and(|verdict| check(spec, &verdict).is_err());
         let small = shrink(spec, &fails);
         let small_words = judge(&small, PASSES).map(|verdict| check(&small, &verdict));
         panic!(
@@ -275,39 +351,65 @@ fn random_specs_come_out_as_the_oracle_says() {
     }
     let sound = sound.into_inner();
     println!("{sound} of {count} random specs are sound");
-    assert!(count < 100 || sound * 100 >= 15 * count, "only {sound} of {count} random specs are sound");
+    assert!(
+        count < 100 || sound * 100 >= 15 * count,
+        "only {sound} of {count} random specs are sound"
+    );
 }
 
 fn case_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut paths =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
     paths
 }
 
 fn expected(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path.with_extension("expected.json")).expect("each case has a file of expectations");
+    let text = std::fs::read_to_string(path.with_extension("expected.json"))
+        .expect("each case has a file of expectations");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
+
+/// The codes of errors that are no fault of the text.
+const SCHEDULE: [&str; 4] = ["read_before_write", "race", "reuse", "not_exclusive"];
 
 /// Compares with what stands beside the case.
 fn comes_out(path: &Path) -> Check {
     let expected = expected(path);
     let (code, json) = plan(path)?;
     require!(expected["exit"] == code, "exit code {code}: {json:#}");
-    for key in ["pool", "align", "total_bytes", "lower_bound_bytes", "sum_bytes", "optimal", "interference"] {
-        require!(expected[key].is_null() || expected[key] == json[key], "{key} is {}, not {}", json[key], expected[key]);
+    for key in [
+        "pool",
+        "align",
+        "total_bytes",
+        "lower_bound_bytes",
+        "sum_bytes",
+        "optimal",
+        "interference",
+    ] {
+        require!(
+            expected[key].is_null() || expected[key] == json[key],
+            "{key} is {}, not {}",
+            json[key],
+            expected[key]
+        );
     }
     if let Some(wanted) = expected["errors"].as_array() {
-        let wanted = wanted.iter().map(|code| code.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+        let wanted =
+            wanted.iter().map(|code| code.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
         let found = codes(&json)?;
         require!(found == wanted, "codes {found:?}, not {wanted:?}: {json:#}");
     }
     let says = |words: &[&Value]| {
         let errors = json["errors"].as_array();
         errors.is_some_and(|errors| {
-            errors.iter().any(|error| words.iter().all(|word| error["message"].as_str().unwrap().contains(word.as_str().unwrap())))
+            errors.iter().any(|error| {
+                words
+                    .iter()
+                    .all(|word| error["message"].as_str().unwrap().contains(word.as_str().unwrap()))
+            })
         })
     };
     for pair in expected["pairs"].as_array().unwrap_or(&vec![]) {
@@ -324,11 +426,13 @@ fn comes_out(path: &Path) -> Check {
         }
     }
 
-    const SCHEDULE: [&str; 4] = ["read_before_write", "race", "reuse", "not_exclusive"];
-    let about_the_schedule = |codes: &Vec<Value>| codes.iter().all(|code| SCHEDULE.contains(&code.as_str().unwrap()));
+    let about_the_schedule =
+        |codes: &Vec<Value>| codes.iter().all(|code| SCHEDULE.contains(&code.as_str().unwrap()));
     if expected["errors"].as_array().is_none_or(about_the_schedule) {
         let text = std::fs::read_to_string(path).unwrap();
-        let config = text.contains("config =").then(|| std::fs::read_to_string(path.with_file_name("model.json")).unwrap());
+        let config = text
+            .contains("config =")
+            .then(|| std::fs::read_to_string(path.with_file_name("model.json")).unwrap());
         let spec = read::read(&text, config.as_deref());
         let verdict = judge(&spec, PASSES).expect("a well-formed case");
         agrees(&spec, &verdict, code, &json)?;
@@ -378,8 +482,13 @@ fn the_cases_cover_every_code() {
 fn a_wrong_use_exits_with_two() {
     let case = case_files().remove(0);
     let case = case.to_str().unwrap();
-    let uses: [&[&str]; 5] =
-        [&[], &["plan"], &["frobnicate", case], &["plan", case, "--format", "frobnicate"], &["plan", case, "--frobnicate"]];
+    let uses: [&[&str]; 5] = [
+        &[],
+        &["plan"],
+        &["frobnicate", case],
+        &["plan", case, "--format", "frobnicate"],
+        &["plan", case, "--frobnicate"],
+    ];
     for arguments in uses {
         assert_eq!(command(arguments).status.code(), Some(2), "{arguments:?}");
     }
@@ -389,20 +498,25 @@ fn a_wrong_use_exits_with_two() {
 fn the_output_is_the_same_in_each_run() {
     for path in case_files() {
         let path = path.to_str().unwrap();
-        let (one, two) = (command(&["plan", path, "--format", "json"]), command(&["plan", path, "--format", "json"]));
+        let (one, two) = (
+            command(&["plan", path, "--format", "json"]),
+            command(&["plan", path, "--format", "json"]),
+        );
         assert_eq!((one.status, one.stdout), (two.status, two.stdout), "{path}");
     }
 }
 
 #[test]
 fn the_fingerprint_follows_the_bytes() {
-    let seed = (0..).find(|seed| {
+    let seed = (0..1000).find(|seed| {
         let spec = generate::spec(*seed);
-        judge(&spec, PASSES).is_ok_and(|verdict| verdict.findings().is_empty() && verdict.items().len() > 3)
+        judge(&spec, PASSES)
+            .is_ok_and(|verdict| verdict.findings().is_empty() && verdict.items().len() > 3)
     });
     let spec = generate::spec(seed.unwrap());
     let fingerprint = |spec: &Spec, name: &str| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fingerprint-{}-{name}.toml", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("fingerprint-{}-{name}.toml", std::process::id()));
         std::fs::write(&path, spec.toml()).unwrap();
         let (_, json) = plan(&path).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -446,7 +446,9 @@ fn compare(path: &Path) -> Option<Result<(), String>> {
         return None;
     }
     let text = std::fs::read_to_string(path).unwrap();
-    let config = text.contains("config =").then(|| std::fs::read_to_string(path.with_file_name("model.json")).unwrap());
+    let config = text
+        .contains("config =")
+        .then(|| std::fs::read_to_string(path.with_file_name("model.json")).unwrap());
     let verdict = judge(&read::read(&text, config.as_deref()), PASSES).unwrap();
     let findings = verdict.findings();
     let found = findings.iter().map(Finding::code).collect::<BTreeSet<_>>();
@@ -466,7 +468,11 @@ fn compare(path: &Path) -> Option<Result<(), String>> {
     if expected["exit"] == 0 && verdict.items().len() <= 12 {
         same("total_bytes", json!(verdict.optimum_bytes()));
     }
-    Some(if differ.is_empty() { Ok(()) } else { Err(format!("{}: {}", path.display(), differ.join("; "))) })
+    Some(if differ.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{}: {}", path.display(), differ.join("; ")))
+    })
 }
 
 #[test]

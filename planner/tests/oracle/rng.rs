@@ -1,4 +1,4 @@
-//! A small generator of pseudo-random numbers (SplitMix64), so that a seed means the same spec for ever.
+//! A small generator of pseudo-random numbers (`SplitMix64`), so that a seed means the same spec for ever.
 
 /// The state of the generator.
 #[derive(Debug, Clone)]

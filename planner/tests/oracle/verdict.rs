@@ -105,13 +105,13 @@ pub(crate) fn judge(spec: &Spec, passes: usize) -> Result<Verdict, Fault> {
         }
         for buffer in &group.buffers {
             let name = format!("{}.{}", group.name, buffer.name);
-            let named =
+            let touches =
                 |list: &[String]| list.iter().any(|item| *item == name || *item == group.name);
             let mut accesses = Vec::new();
             for (n, node) in order.nodes.iter().enumerate() {
                 let step = &spec.steps[node.step];
-                let write = named(&step.writes);
-                if exists[node.layer] && (write || named(&step.reads)) {
+                let write = touches(&step.writes);
+                if exists[node.layer] && (write || touches(&step.reads)) {
                     accesses.push(Access { node: n, write });
                 }
             }
@@ -125,15 +125,15 @@ pub(crate) fn judge(spec: &Spec, passes: usize) -> Result<Verdict, Fault> {
                 bytes = bytes.checked_mul(dim).ok_or(Fault::Overflow)?;
                 shape.push(dim);
             }
-            let accessed = !accesses.is_empty();
+            let idle = accesses.is_empty();
             buffers.push(Sized {
                 name,
                 group: group.name.clone(),
                 dtype: buffer.dtype.clone(),
                 shape,
-                bytes: if accessed { round_up(bytes, spec.pool_align()) } else { 0 },
+                bytes: if idle { 0 } else { round_up(bytes, spec.pool_align()) },
                 align: buffer.align.unwrap_or(spec.pool_align()),
-                accessed,
+                accessed: !idle,
             });
         }
     }
