@@ -5,6 +5,8 @@
 //! order of their offsets, each on top of those it interferes with, finds a best layout: some order is always good
 //! enough, and trying all of them is an exact search.
 
+use std::collections::HashMap;
+
 /// A buffer to place.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
@@ -52,59 +54,68 @@ pub(crate) fn by_permutations(items: &[Item]) -> i64 {
     go(items, &mut vec![None; items.len()], 0)
 }
 
-/// Tries the orders with rising offsets only, and leaves those that cannot beat the best arena found.
+/// Tries the orders with rising offsets only, leaves those that cannot beat the best arena found, and does not go on
+/// twice from the same place.
 pub(crate) fn by_branch_and_bound(items: &[Item]) -> i64 {
-    struct Search<'a> {
-        items: &'a [Item],
-        cliques: Vec<Vec<usize>>,
-        bound: i64,
-        best: i64,
-    }
-    impl Search<'_> {
-        fn go(&mut self, placed: &mut Vec<Option<i64>>, last: (i64, usize), height: i64) {
-            if self.best == self.bound {
-                return;
-            }
-            if placed.iter().all(Option::is_some) {
-                self.best = self.best.min(height);
-                return;
-            }
-            // The members of a clique that are still open lie one above the other, over the least of their offsets.
-            let offsets = (0..self.items.len())
-                .map(|i| lowest(self.items, placed, i).max(last.0))
-                .collect::<Vec<_>>();
-            for clique in &self.cliques {
-                let open = || clique.iter().filter(|i| placed[**i].is_none());
-                let Some(start) = open().map(|i| offsets[*i]).min() else {
-                    continue;
-                };
-                if start + open().map(|i| self.items[*i].bytes).sum::<i64>() >= self.best {
-                    return;
-                }
-            }
-            let mut open =
-                (0..self.items.len()).filter(|i| placed[*i].is_none()).collect::<Vec<_>>();
-            open.sort_by_key(|i| (offsets[*i], -self.items[*i].bytes));
-            for i in open {
-                let offset = lowest(self.items, placed, i);
-                // Items at one offset do not interfere, so only one order of them is needed.
-                if (offset, i) >= last {
-                    placed[i] = Some(offset);
-                    self.go(placed, (offset, i), height.max(offset + self.items[i].bytes));
-                    placed[i] = None;
-                }
-            }
-        }
-    }
-    let end = |i: usize| items[i].bytes + items[i].align;
     let mut search = Search {
         items,
         cliques: maximal_cliques(items),
         bound: heaviest_clique(items),
-        best: (0..items.len()).map(end).sum::<i64>() + 1,
+        best: items.iter().map(|item| item.bytes + item.align).sum::<i64>() + 1,
+        seen: HashMap::new(),
     };
-    search.go(&mut vec![None; items.len()], (0, 0), 0);
+    search.go(&mut vec![None; items.len()], 0, 0);
     search.best
+}
+
+struct Search<'a> {
+    items: &'a [Item],
+    cliques: Vec<Vec<usize>>,
+    bound: i64,
+    best: i64,
+    /// The least height with which the search went on from a place. All that the rest of the search depends on is the
+    /// offset that each open item would get now; nothing for a placed item, and -1 for one that has to wait.
+    seen: HashMap<Vec<Option<i64>>, i64>,
+}
+
+impl Search<'_> {
+    fn go(&mut self, placed: &mut Vec<Option<i64>>, last: i64, height: i64) {
+        if self.best == self.bound {
+            return;
+        }
+        if placed.iter().all(Option::is_some) {
+            self.best = self.best.min(height);
+            return;
+        }
+        let open = (0..self.items.len()).filter(|i| placed[*i].is_none()).collect::<Vec<_>>();
+        // An item whose offset is below the last one comes too late, unless one that it interferes with lifts it.
+        let mut offsets = vec![None; self.items.len()];
+        for &i in &open {
+            let offset = lowest(self.items, placed, i);
+            offsets[i] = Some(if offset >= last { offset } else { -1 });
+        }
+        // The open members of a clique lie one above the other, over the least of their offsets.
+        for clique in &self.cliques {
+            let members = || clique.iter().filter(|i| placed[**i].is_none());
+            let Some(start) = members().filter_map(|i| offsets[*i]).min() else { continue };
+            if start.max(last) + members().map(|i| self.items[*i].bytes).sum::<i64>() >= self.best {
+                return;
+            }
+        }
+        match self.seen.get(&offsets) {
+            Some(least) if *least <= height => return,
+            _ => self.seen.insert(offsets.clone(), height),
+        };
+        let next =
+            open.iter().filter_map(|i| Some((offsets[*i].filter(|offset| *offset >= last)?, *i)));
+        let mut next = next.collect::<Vec<_>>();
+        next.sort_unstable();
+        for (offset, i) in next {
+            placed[i] = Some(offset);
+            self.go(placed, offset, height.max(offset + self.items[i].bytes));
+            placed[i] = None;
+        }
+    }
 }
 
 /// The least aligned offset above all placed items that `i` interferes with.
