@@ -73,7 +73,7 @@ struct Search<'a> {
     cliques: Vec<Vec<usize>>,
     bound: i64,
     best: i64,
-    /// The least height with which the search went on from a place. All that the rest of the search depends on is the
+    /// The height with which the search last went on from a place. All that the rest of the search depends on is the
     /// offset that each open item would get now; nothing for a placed item, and -1 for one that has to wait.
     seen: HashMap<Vec<Option<i64>>, i64>,
 }
@@ -103,7 +103,7 @@ impl Search<'_> {
             }
         }
         match self.seen.get(&offsets) {
-            Some(least) if *least <= height => return,
+            Some(other) if *other <= height => return,
             _ => self.seen.insert(offsets.clone(), height),
         };
         let next =
