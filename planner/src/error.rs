@@ -145,6 +145,15 @@ pub struct Conflict {
     pub mend: Option<Mend>,
 }
 
+/// The two spellings of a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// A TOML file.
+    Toml,
+    /// An annotated struct.
+    Rust,
+}
+
 /// One declaration that would mend a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mend {
@@ -578,8 +587,13 @@ impl Error {
         }
     }
 
-    /// How to mend it.
+    /// How to mend it, in the words of a TOML spec.
     pub fn help(&self) -> Option<String> {
+        self.help_in(Spelling::Toml)
+    }
+
+    /// How to mend it, in the words of one of the two spellings.
+    pub fn help_in(&self, spelling: Spelling) -> Option<String> {
         let nearest =
             |name: &Option<String>| name.as_ref().map(|name| format!("did you mean `{name}`?"));
         match &self.fault {
@@ -627,10 +641,12 @@ impl Error {
             Fault::Race(conflict)
             | Fault::Reuse(conflict)
             | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
-                format!(
-                    "it would hold with `after = [\"{}\"]` on step `{}`",
-                    mend.after, mend.waiter
-                )
+                let Mend { after, waiter } = mend;
+                let after = match spelling {
+                    Spelling::Toml => format!("after = [\"{after}\"]"),
+                    Spelling::Rust => format!("after({after})"),
+                };
+                format!("it would hold with `{after}` on step `{waiter}`")
             }),
             _ => None,
         }
@@ -728,8 +744,11 @@ fn pair_layers(conflict: &Conflict) -> String {
     if same {
         return format!("happens in {}", layer_list(&firsts));
     }
-    let shown: Vec<String> =
-        conflict.layers.iter().take(6).map(|(a, b)| format!("{a} and {b}")).collect();
+    let pair = |a: usize, b: usize| {
+        let next = if b < a { " of the next pass" } else { "" };
+        format!("{a} and {b}{next}")
+    };
+    let shown: Vec<String> = conflict.layers.iter().take(6).map(|(a, b)| pair(*a, *b)).collect();
     let more = conflict.layers.len().saturating_sub(shown.len());
     let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
     format!("happens between layers {}{tail}", shown.join(", "))

@@ -146,7 +146,9 @@ impl Facts<'_> {
             return lines;
         };
         push(format!("{} accesses `{victim}`, whose value is gone", place(late)));
-        lines.push(if self.order.before(write, late) {
+        // The order that is missing, in the direction of issue: the only one that events can give.
+        let (waiter, source) = if write < start { (start, write) } else { (write, late) };
+        lines.push(if self.order.before(write, late) && write > start {
             format!(
                 "streams and events force this order: `{victim}` is live from {} to {}",
                 place(start),
@@ -155,9 +157,9 @@ impl Facts<'_> {
         } else {
             format!(
                 "nothing makes {} wait for {}; {}",
-                place(write),
-                place(late),
-                self.frontier(write, base)
+                place(waiter),
+                place(source),
+                self.frontier(waiter, base)
             )
         });
         lines
@@ -246,19 +248,18 @@ impl Facts<'_> {
         } else {
             (late_name, early_name)
         };
+        let victim_range = if violation.first_is_victim { early } else { late };
         let last = violation.late.unwrap_or(violation.start);
-        let wrote = |range: &LiveRange| {
-            range.accesses.iter().any(|access| access.node == last && access.write)
+        let wrote = |node: usize| victim_range.accesses.iter().any(|a| a.node == node && a.write);
+        let trace = self.trace(violation, victim, intruder);
+        let intrusion = self.access(violation.intruder, true, base);
+        let (buffers, first, second) = if violation.intruder < violation.start {
+            ([intruder, victim], intrusion, self.access(violation.start, true, base))
+        } else {
+            ([victim, intruder], self.access(last, wrote(last), base), intrusion)
         };
-        let late_writes = wrote(if violation.first_is_victim { early } else { late });
-        Some(Conflict {
-            buffers: vec![victim.to_owned(), intruder.to_owned()],
-            first: self.access(last, late_writes, base),
-            second: self.access(violation.intruder, true, base),
-            layers,
-            trace: self.trace(violation, victim, intruder),
-            mend: None,
-        })
+        let buffers = buffers.map(str::to_owned).to_vec();
+        Some(Conflict { buffers, first, second, layers, trace, mend: None })
     }
 
     /// The conflict of two accesses of one buffer (a race or a reuse), the first issued first.
@@ -304,12 +305,15 @@ impl Facts<'_> {
         let steps = self.structure.steps.len();
         let after = |prev, step| After { prev, step, span: crate::spec::Span::default() };
         let mut candidates: Vec<(usize, After)> = Vec::new();
-        // The conflicting pair itself, then a join downstream of the one, then what the other
-        // could wait for instead, then earlier layers.
+        // The conflicting pair itself, then a join downstream of the one (best one that joins
+        // already), then what the other could wait for instead, then earlier layers.
         if early < late {
             candidates.push((late, after(false, early)));
         }
-        candidates.extend((early + 1..steps).map(|join| (join, after(false, early))));
+        let mut joins: Vec<usize> = (early + 1..steps).collect();
+        joins
+            .sort_by_key(|step| self.structure.steps.get(*step).is_none_or(|s| s.after.is_empty()));
+        candidates.extend(joins.into_iter().map(|join| (join, after(false, early))));
         candidates.extend((0..late).map(|source| (late, after(false, source))));
         candidates.push((late, after(true, early)));
         candidates.extend((0..steps).map(|source| (late, after(true, source))));

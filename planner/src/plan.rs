@@ -37,12 +37,23 @@ pub struct Plan {
 /// # Errors
 /// All errors found, those of the text first.
 pub fn plan(spec: &Spec) -> Result<Plan, Vec<Error>> {
+    let (plan, errors) = analyze(spec);
+    match plan {
+        Some(plan) if errors.is_empty() => Ok(plan),
+        _ => Err(errors),
+    }
+}
+
+/// As [`plan`], but with the plan also where a claim or the schedule's own order is refused. Such a
+/// plan must not be run; it has the shape of the one that was meant, for tools that go on after an
+/// error.
+pub fn analyze(spec: &Spec) -> (Option<Plan>, Vec<Error>) {
     let mut errors = Vec::new();
     let names = Names::resolve(spec, &mut errors);
     let structure = Structure::resolve(spec, &names, &mut errors);
     let sizes = Sizes::resolve(spec, structure.as_ref(), &names, &mut errors);
     let Some(structure) = structure else {
-        return Err(errors);
+        return (None, errors);
     };
     let schedule = Schedule::new(&structure);
     let order = Order::new(&schedule);
@@ -67,12 +78,13 @@ pub fn plan(spec: &Spec) -> Result<Plan, Vec<Error>> {
     let facts = Facts { structure: &structure, schedule: &schedule, order: &order, live: &live };
     schedule_errors(&facts, &mut errors);
     exclusive_errors(&facts, &interference, layout.as_ref(), &mut errors);
-    match (sizes, layout) {
-        (Some(sizes), Some(layout)) if errors.is_empty() => {
-            Ok(Plan { structure, sizes, layout, interference })
-        }
-        _ => Err(errors),
-    }
+    let plan = sizes.zip(layout).map(|(sizes, layout)| Plan {
+        structure: structure.clone(),
+        sizes,
+        layout,
+        interference,
+    });
+    (plan, errors)
 }
 
 impl Plan {

@@ -34,6 +34,11 @@ pub struct StepRow {
     /// How many events it alternates between: 0 where nothing waits for it, 2 where some wait is
     /// issued after the step has run again, else 1.
     pub events: u8,
+    /// The buffers it writes, in the layers where they exist: indices into
+    /// [`LayoutTable::buffers`]. A buffer that it reads as well is listed here only.
+    pub writes: &'static [u16],
+    /// The buffers it reads and does not write.
+    pub reads: &'static [u16],
 }
 
 /// One kind of layer.

@@ -1,1 +1,68 @@
-//! Under construction.
+//! GPU scratch memory whose overlay is proved at compile time, and whose order is issued from the
+//! same declaration.
+//!
+//! A pool is declared once: buffers, and the steps of a layer that write and read them on named
+//! streams. The macro proves which buffers can never be live together, packs those onto the same
+//! bytes, and emits the schedule as a constant. This crate executes that constant: it allocates the
+//! arena, hands out typed views step by step, and issues exactly the waits and events that the
+//! proof rests on.
+//!
+//! ```text
+//!  Pool::allocate(&device)         one arena, streams and events, once
+//!   └ begin(num_tokens)            a pass; more than planned for is an error
+//!      └ layer(k)                  in increasing order; may be skipped
+//!         └ step()                 in declared order; may be skipped; waits issued here
+//!            ├ stream(), buffers() typed views of what the step declares, and nothing else
+//!            └ drop                the event, if a later step waits for it
+//! ```
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | crate root | [`Device`], [`Host`], [`View`], [`ViewMut`], element types, [`Error`], [`MemoryReport`] |
+//! | [`tables`] | the constant schedule and layout that the macro emits |
+//! | `generated` | what generated code calls; not for people |
+//!
+//! # Safety
+//!
+//! What safe code can do with a pool cannot race, given a declaration that names every access.
+//! That rests on three things, each kept in one place: the order is issued as declared ([`walk`]'s
+//! invariant), views of overlapping bytes cannot be held together (borrows, in `pool`), and views
+//! point into live memory (`view`'s invariant). On the host even a wrong schedule cannot race
+//! in memory: kernels run one at a time.
+//!
+//! [`walk`]: crate#safety
+
+mod device;
+mod element;
+mod error;
+mod host;
+mod plan;
+mod pool;
+mod storage;
+mod view;
+mod walk;
+
+pub use device::Device;
+pub use element::{Element, bf16, bool8, e8m0, f8e4m3, f8e5m2, f16};
+pub use error::Error;
+pub use host::{
+    Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, Order, RawView,
+};
+pub use plan::MemoryReport;
+pub use storage::Backing;
+pub use view::{View, ViewMut};
+
+/// The constant schedule and layout of a pool, as the macro emits them.
+pub mod tables {
+    pub use scratchpool_planner::spec::{DType, Launch};
+    pub use scratchpool_planner::tables::{
+        BufferRow, LayerKind, LayoutTable, ScheduleTable, StepInLayer, StepRow, WaitRow,
+    };
+}
+
+/// What generated code is made of. Not for people: contracts may change with the macro.
+#[doc(hidden)]
+pub mod generated {
+    pub use crate::plan::{Place, Plan};
+    pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};
+}

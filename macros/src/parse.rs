@@ -1,0 +1,765 @@
+//! First stage: the annotated struct becomes a planner spec.
+//!
+//! The grammar is small enough to be read off its own table:
+//!
+//! ```text
+//! #[scratch_pool(align = 256, config = "config.json", rows = dim, ubatches = 2, crate = path,
+//!                dims(name = expr | [list], name: runtime, name: runtime(8192)),
+//!                layers(count = expr, attribute = list | [list]),
+//!                exclusive(group, …))]
+//! #[step(name, on = stream, when = expr, after(step, prev.step), launch = full | dependent | early,
+//!        writes(group, group.buffer), reads(…))]
+//! #[group(name, when = expr, if = expr)]
+//! struct Name {
+//!     #[group(name)] #[shape(expr, …)] #[align(1024)] field: dtype,     // buffer `name.field`
+//!     #[group(name.buffer)] #[shape(expr, …)] field: dtype,             // buffer `name.buffer`
+//! }
+//! ```
+//!
+//! What can be read is kept even where other parts are in error, so that all errors come at once
+//! and the code around still finds the struct's methods.
+
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens as _;
+use scratchpool_planner::config;
+use scratchpool_planner::error::{Error, Fault, NameKind, nearest};
+use scratchpool_planner::expr::Expr;
+use scratchpool_planner::spec::{
+    After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name, Spanned,
+    Spec, Step, Target,
+};
+use syn::{Attribute, Data, DeriveInput, Fields, Meta, Visibility};
+
+use crate::places::{Places, split_at_commas};
+
+/// A struct as declared.
+pub(crate) struct Declaration {
+    /// What the planner proves.
+    pub(crate) spec: Spec,
+    /// Where its parts stand.
+    pub(crate) places: Places,
+    /// What the grammar did not take.
+    pub(crate) errors: Vec<Error>,
+    /// Path of the runtime crate.
+    pub(crate) krate: TokenStream,
+    /// The configuration as written, for re-expansion when it changes.
+    pub(crate) config: Option<String>,
+    /// The struct's visibility.
+    pub(crate) visibility: Visibility,
+    /// The struct's name.
+    pub(crate) name: Ident,
+    /// Its doc comments and lint attributes.
+    pub(crate) attributes: Vec<Attribute>,
+    /// Its fields, in order.
+    pub(crate) fields: Vec<Field>,
+}
+
+/// One field: one buffer.
+pub(crate) struct Field {
+    pub(crate) name: Ident,
+    pub(crate) attributes: Vec<Attribute>,
+    /// The buffer's full name, `group.buffer`.
+    pub(crate) buffer: String,
+    pub(crate) dtype: DType,
+    pub(crate) rank: usize,
+}
+
+/// Reads a declaration. `Err` only where the item is not a struct at all.
+pub(crate) fn parse(
+    arguments: TokenStream,
+    item: TokenStream,
+    root: &Path,
+) -> Result<Declaration, syn::Error> {
+    let item: DeriveInput = syn::parse2(item)?;
+    let Data::Struct(data) = &item.data else {
+        return Err(syn::Error::new_spanned(&item.ident, "`#[scratch_pool]` stands on a struct"));
+    };
+    if let Some(parameter) = item.generics.params.first() {
+        return Err(syn::Error::new_spanned(
+            parameter,
+            "a pool has no generic parameters; the device is added by `#[scratch_pool]`",
+        ));
+    }
+    let mut parser = Parser {
+        places: Places::default(),
+        errors: Vec::new(),
+        spec: Spec::default(),
+        krate: None,
+        config: None,
+    };
+    let name = unraw(&item.ident);
+    parser.spec.name = Name::new(name, parser.places.add(item.ident.span()));
+    parser.arguments(arguments, root);
+    let attributes = parser.struct_attributes(&item.attrs);
+    let fields = match &data.fields {
+        Fields::Named(fields) => {
+            fields.named.iter().filter_map(|field| parser.field(field)).collect()
+        }
+        Fields::Unit => Vec::new(),
+        Fields::Unnamed(fields) => {
+            return Err(syn::Error::new_spanned(
+                fields,
+                "the fields of a pool are its buffers, and buffers have names",
+            ));
+        }
+    };
+    Ok(Declaration {
+        spec: parser.spec,
+        places: parser.places,
+        errors: parser.errors,
+        krate: parser.krate.unwrap_or_else(|| quote::quote!(::scratchpool)),
+        config: parser.config,
+        visibility: item.vis,
+        name: item.ident,
+        attributes,
+        fields,
+    })
+}
+
+/// A name without `r#`.
+pub(crate) fn unraw(ident: &Ident) -> String {
+    let word = ident.to_string();
+    word.strip_prefix("r#").map(str::to_owned).unwrap_or(word)
+}
+
+struct Parser {
+    places: Places,
+    errors: Vec<Error>,
+    spec: Spec,
+    krate: Option<TokenStream>,
+    config: Option<String>,
+}
+
+/// One entry of a list: `key`, `key = value`, `key: value` or `key(list)`.
+struct Entry {
+    key: Ident,
+    value: EntryValue,
+}
+
+enum EntryValue {
+    Bare,
+    Is(Vec<TokenTree>),
+    Typed(Vec<TokenTree>),
+    List(proc_macro2::Group),
+}
+
+impl Entry {
+    fn word(&self) -> String {
+        unraw(&self.key)
+    }
+}
+
+impl Parser {
+    fn error(&mut self, fault: Fault, span: Span) {
+        let span = self.places.add(span);
+        self.errors.push(Error::new(fault, span));
+    }
+
+    fn malformed(&mut self, text: impl Into<String>, span: Span) {
+        self.error(Fault::Syntax(text.into()), span);
+    }
+
+    fn wrong_type(&mut self, key: &str, expected: &'static str, found: &[TokenTree], around: Span) {
+        let text: TokenStream = found.iter().cloned().collect();
+        let found_text = match text.to_string() {
+            text if text.is_empty() => "nothing".to_owned(),
+            text => format!("`{text}`"),
+        };
+        let span = self.places.add_all(found, around);
+        let fault = Fault::Type { key: key.to_owned(), expected, found: found_text };
+        self.errors.push(Error::new(fault, span));
+    }
+
+    fn unknown_key(&mut self, entry: &Entry, table: &str, known: &[&str]) {
+        let key = entry.word();
+        let nearest = nearest(&key, known.iter().copied());
+        self.error(Fault::UnknownKey { key, table: table.to_owned(), nearest }, entry.key.span());
+    }
+
+    /// Reports a key that was given before; the first one counts.
+    fn again(&mut self, seen: &mut Vec<(String, Span)>, entry: &Entry) -> bool {
+        let word = entry.word();
+        if let Some((_, first)) = seen.iter().find(|(each, _)| *each == word) {
+            let first = self.places.add(*first);
+            let fault = Fault::Duplicate { kind: "keys", name: word, first };
+            self.error(fault, entry.key.span());
+            return true;
+        }
+        seen.push((word, entry.key.span()));
+        false
+    }
+
+    fn entries(&mut self, tokens: TokenStream, around: Span) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for part in split_at_commas(tokens) {
+            let mut rest = part.into_iter();
+            let key = match rest.next() {
+                Some(TokenTree::Ident(key)) => key,
+                Some(other) => {
+                    self.malformed(format!("expected a name, found `{other}`"), other.span());
+                    continue;
+                }
+                None => {
+                    self.malformed("expected a name before this comma", around);
+                    continue;
+                }
+            };
+            let value = match rest.next() {
+                None => EntryValue::Bare,
+                Some(TokenTree::Punct(punct)) if punct.as_char() == '=' => {
+                    EntryValue::Is(rest.collect())
+                }
+                Some(TokenTree::Punct(punct)) if punct.as_char() == ':' => {
+                    EntryValue::Typed(rest.collect())
+                }
+                Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+                    if let Some(extra) = rest.next() {
+                        self.malformed(
+                            format!("expected a comma after `{key}(…)`, found `{extra}`"),
+                            extra.span(),
+                        );
+                    }
+                    EntryValue::List(group)
+                }
+                Some(other) => {
+                    self.malformed(
+                        format!("expected `=`, `(` or a comma after `{key}`, found `{other}`"),
+                        other.span(),
+                    );
+                    continue;
+                }
+            };
+            entries.push(Entry { key, value });
+        }
+        entries
+    }
+
+    fn name(&mut self, ident: &Ident) -> Name {
+        Name::new(unraw(ident), self.places.add(ident.span()))
+    }
+
+    /// `key = expr`.
+    fn expr_of(&mut self, entry: &Entry) -> Option<Expr> {
+        let EntryValue::Is(tokens) = &entry.value else {
+            let word = entry.word();
+            self.malformed(format!("`{word}` needs a value: `{word} = …`"), entry.key.span());
+            return None;
+        };
+        self.expr(tokens, entry.key.span())
+    }
+
+    fn expr(&mut self, tokens: &[TokenTree], around: Span) -> Option<Expr> {
+        match self.places.expr(tokens, around) {
+            Ok(expr) => Some(expr),
+            Err(error) => {
+                let fault = Fault::Expression { problem: error.problem, layer: None };
+                self.errors.push(Error::new(fault, error.span));
+                None
+            }
+        }
+    }
+
+    /// `key = name`.
+    fn name_of(&mut self, entry: &Entry, expected: &'static str) -> Option<Name> {
+        match &entry.value {
+            EntryValue::Is(tokens) => match tokens.as_slice() {
+                [TokenTree::Ident(ident)] => Some(self.name(ident)),
+                other => {
+                    self.wrong_type(&entry.word(), expected, other, entry.key.span());
+                    None
+                }
+            },
+            _ => {
+                self.wrong_type(&entry.word(), expected, &[], entry.key.span());
+                None
+            }
+        }
+    }
+
+    /// `key = 256`.
+    fn integer_of(&mut self, entry: &Entry) -> Option<Spanned<i64>> {
+        let tokens = match &entry.value {
+            EntryValue::Is(tokens) => tokens.as_slice(),
+            _ => &[],
+        };
+        self.integer(&entry.word(), tokens, entry.key.span())
+    }
+
+    fn integer(
+        &mut self,
+        key: &str,
+        tokens: &[TokenTree],
+        around: Span,
+    ) -> Option<Spanned<i64>> {
+        let text: String = tokens.iter().map(ToString::to_string).collect();
+        match text.replace('_', "").parse() {
+            Ok(value) => Some(Spanned::new(value, self.places.add_all(tokens, around))),
+            Err(_) => {
+                self.wrong_type(key, "an integer", tokens, around);
+                None
+            }
+        }
+    }
+
+    /// `[0, 4, 128]`, if that is what the tokens are.
+    fn list(&mut self, tokens: &[TokenTree]) -> Option<Spanned<Vec<i64>>> {
+        let [TokenTree::Group(group)] = tokens else { return None };
+        if group.delimiter() != Delimiter::Bracket {
+            return None;
+        }
+        let span = self.places.add(group.span());
+        let mut list = Vec::new();
+        for part in split_at_commas(group.stream()) {
+            if let Some(value) = self.integer("an entry", &part, group.span()) {
+                list.push(value.value);
+            }
+        }
+        Some(Spanned::new(list, span))
+    }
+
+    /// The arguments of `#[scratch_pool(…)]`.
+    fn arguments(&mut self, tokens: TokenStream, root: &Path) {
+        const KEYS: [&str; 8] =
+            ["align", "config", "rows", "ubatches", "crate", "dims", "layers", "exclusive"];
+        let mut seen = Vec::new();
+        for entry in self.entries(tokens, Span::call_site()) {
+            if self.again(&mut seen, &entry) {
+                continue;
+            }
+            match (entry.word().as_str(), &entry.value) {
+                ("align", _) => self.spec.align = self.integer_of(&entry),
+                ("ubatches", _) => self.spec.ubatches = self.integer_of(&entry),
+                ("rows", _) => self.spec.rows = self.name_of(&entry, "the name of a dim"),
+                ("config", _) => self.config(&entry, root),
+                ("crate", EntryValue::Is(path)) => self.krate = Some(path.iter().cloned().collect()),
+                ("dims", EntryValue::List(list)) => self.dims(list),
+                ("layers", EntryValue::List(list)) => self.layers(list),
+                ("exclusive", EntryValue::List(list)) => {
+                    self.spec.exclusive = self.names("exclusive", list);
+                }
+                (word @ ("dims" | "layers" | "exclusive"), _) => {
+                    self.malformed(format!("write `{word}(…)`"), entry.key.span());
+                }
+                ("crate", _) => self.malformed("write `crate = path`", entry.key.span()),
+                _ => self.unknown_key(&entry, "`#[scratch_pool]`", &KEYS),
+            }
+        }
+    }
+
+    fn names(&mut self, key: &str, list: &proc_macro2::Group) -> Vec<Name> {
+        let mut names = Vec::new();
+        for part in split_at_commas(list.stream()) {
+            match part.as_slice() {
+                [TokenTree::Ident(ident)] => names.push(self.name(ident)),
+                other => self.wrong_type(key, "names", other, list.span()),
+            }
+        }
+        names
+    }
+
+    fn config(&mut self, entry: &Entry, root: &Path) {
+        let tokens = match &entry.value {
+            EntryValue::Is(tokens) => tokens.as_slice(),
+            _ => &[],
+        };
+        let around = entry.key.span();
+        let path = match tokens {
+            [TokenTree::Literal(literal)] => {
+                syn::parse2::<syn::LitStr>(literal.to_token_stream()).ok()
+            }
+            _ => None,
+        };
+        let Some(path) = path else {
+            self.wrong_type("config", "the path of a file, as a string", tokens, around);
+            return;
+        };
+        let full: PathBuf = root.join(path.value());
+        match config::load(&full) {
+            Ok(values) => {
+                self.spec.config = values;
+                self.config = Some(path.value());
+            }
+            Err(fault) => self.error(fault, path.span()),
+        }
+    }
+
+    fn dims(&mut self, list: &proc_macro2::Group) {
+        for entry in self.entries(list.stream(), list.span()) {
+            let name = self.name(&entry.key);
+            let value = match &entry.value {
+                EntryValue::Is(tokens) => match self.list(tokens) {
+                    Some(list) => Some(DimValue::List(list.value)),
+                    None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
+                },
+                EntryValue::Typed(tokens) => self.runtime(tokens, &entry),
+                _ => {
+                    let word = entry.word();
+                    self.malformed(
+                        format!("dim `{word}` needs a value: `{word} = …`, or `{word}: runtime`"),
+                        entry.key.span(),
+                    );
+                    None
+                }
+            };
+            // A dim in error stays known, so that its uses are no errors too.
+            let broken = || DimValue::Expr(Expr::int(1, name.span));
+            let value = value.unwrap_or_else(broken);
+            self.spec.dims.push(Dim { name, value });
+        }
+    }
+
+    /// `runtime` or `runtime(8192)`.
+    fn runtime(&mut self, tokens: &[TokenTree], entry: &Entry) -> Option<DimValue> {
+        let nominal = match tokens {
+            [TokenTree::Ident(word)] if word == "runtime" => Some(NOMINAL),
+            [TokenTree::Ident(word), TokenTree::Group(group)] if word == "runtime" => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                Some(self.integer("runtime", &inner, group.span())?.value)
+            }
+            _ => None,
+        };
+        let Some(nominal) = nominal else {
+            let expected = "`runtime`, or `runtime(8192)` with a typical value";
+            self.wrong_type(&entry.word(), expected, tokens, entry.key.span());
+            return None;
+        };
+        let span = self.places.add_all(tokens, entry.key.span());
+        Some(DimValue::Runtime { nominal, span })
+    }
+
+    fn layers(&mut self, list: &proc_macro2::Group) {
+        let mut layers = Layers { span: self.places.add(list.span()), ..Layers::default() };
+        for entry in self.entries(list.stream(), list.span()) {
+            let EntryValue::Is(tokens) = &entry.value else {
+                let word = entry.word();
+                self.malformed(format!("write `{word} = …`"), entry.key.span());
+                continue;
+            };
+            if entry.word() == "count" {
+                layers.count = self.expr(tokens, entry.key.span());
+                continue;
+            }
+            let source = match (self.list(tokens), tokens.as_slice()) {
+                (Some(list), _) => ColumnSource::List(list),
+                (None, [TokenTree::Ident(ident)]) => ColumnSource::Name(self.name(ident)),
+                (None, other) => {
+                    let expected = "the name of a list, or a list";
+                    self.wrong_type(&entry.word(), expected, other, entry.key.span());
+                    continue;
+                }
+            };
+            let name = self.name(&entry.key);
+            layers.columns.push(Column { name, source });
+        }
+        self.spec.layers = layers;
+    }
+
+    /// `#[step]` and `#[group]` on the struct; gives back what belongs to the generated struct.
+    fn struct_attributes(&mut self, attributes: &[Attribute]) -> Vec<Attribute> {
+        let mut kept = Vec::new();
+        for attribute in attributes {
+            let path = attribute.path();
+            if path.is_ident("step") {
+                if let Some((tokens, span)) = self.attribute_list(attribute) {
+                    self.step(tokens, span);
+                }
+            } else if path.is_ident("group") {
+                if let Some((tokens, span)) = self.attribute_list(attribute) {
+                    self.group(tokens, span);
+                }
+            } else if is_inert(attribute) {
+                kept.push(attribute.clone());
+            } else {
+                self.foreign(attribute, &["step", "group", "doc"], "a pool's struct");
+            }
+        }
+        kept
+    }
+
+    fn foreign(&mut self, attribute: &Attribute, known: &[&str], place: &str) {
+        let path = attribute.path();
+        let key = path.to_token_stream().to_string().replace(' ', "");
+        let nearest = nearest(&key, known.iter().copied());
+        let span = path.segments.first().map_or_else(Span::call_site, |first| first.ident.span());
+        let fault = Fault::UnknownKey { key, table: format!("{place} (as an attribute)"), nearest };
+        self.error(fault, span);
+    }
+
+    /// The tokens inside `#[name(…)]`, with the place of the name.
+    fn attribute_list(&mut self, attribute: &Attribute) -> Option<(TokenStream, Span)> {
+        let name = attribute.path().get_ident()?;
+        match &attribute.meta {
+            Meta::List(list) => Some((list.tokens.clone(), name.span())),
+            Meta::Path(_) | Meta::NameValue(_) => {
+                self.malformed(format!("write `#[{name}(…)]`"), name.span());
+                None
+            }
+        }
+    }
+
+    fn step(&mut self, tokens: TokenStream, around: Span) {
+        const KEYS: [&str; 6] = ["on", "when", "after", "launch", "writes", "reads"];
+        let mut entries = self.entries(tokens, around).into_iter();
+        let name = match entries.next() {
+            Some(Entry { key, value: EntryValue::Bare }) => self.name(&key),
+            other => {
+                let span = other.map_or(around, |entry| entry.key.span());
+                self.malformed("a step begins with its name: `#[step(name, …)]`", span);
+                return;
+            }
+        };
+        let mut step = Step {
+            name,
+            stream: None,
+            when: None,
+            after: Vec::new(),
+            launch: Launch::Full,
+            writes: Vec::new(),
+            reads: Vec::new(),
+        };
+        let table = format!("step `{}`", step.name.value);
+        let mut seen = Vec::new();
+        for entry in entries {
+            if self.again(&mut seen, &entry) {
+                continue;
+            }
+            match (entry.word().as_str(), &entry.value) {
+                ("on", _) => step.stream = self.name_of(&entry, "the name of a stream"),
+                ("when", _) => step.when = self.expr_of(&entry),
+                ("launch", _) => step.launch = self.launch(&entry),
+                ("after", EntryValue::List(list)) => step.after = self.afters(list),
+                ("writes", EntryValue::List(list)) => step.writes = self.targets("writes", list),
+                ("reads", EntryValue::List(list)) => step.reads = self.targets("reads", list),
+                (word @ ("after" | "writes" | "reads"), _) => {
+                    self.malformed(format!("write `{word}(…)`"), entry.key.span());
+                }
+                _ => self.unknown_key(&entry, &table, &KEYS),
+            }
+        }
+        self.spec.steps.push(step);
+    }
+
+    fn launch(&mut self, entry: &Entry) -> Launch {
+        let Some(word) = self.name_of(entry, "`full`, `dependent` or `early`") else {
+            return Launch::Full;
+        };
+        Launch::from_word(&word.value).unwrap_or_else(|| {
+            let nearest = nearest(&word.value, Launch::ALL.map(Launch::as_str));
+            let fault = Fault::UnknownName { kind: NameKind::Launch, name: word.value, nearest };
+            self.errors.push(Error::new(fault, word.span));
+            Launch::Full
+        })
+    }
+
+    /// `name` or `first.second`, as parts of a list.
+    fn dotted(&mut self, key: &str, list: &proc_macro2::Group) -> Vec<(String, Option<String>, scratchpool_planner::spec::Span)> {
+        let mut found = Vec::new();
+        for part in split_at_commas(list.stream()) {
+            match part.as_slice() {
+                [TokenTree::Ident(one)] => {
+                    found.push((unraw(one), None, self.places.add(one.span())));
+                }
+                [TokenTree::Ident(one), TokenTree::Punct(dot), TokenTree::Ident(two)]
+                    if dot.as_char() == '.' =>
+                {
+                    let span = self.places.add(one.span()).join(self.places.add(two.span()));
+                    found.push((unraw(one), Some(unraw(two)), span));
+                }
+                other => {
+                    let expected = if key == "after" {
+                        "a list of steps, `step` or `prev.step`"
+                    } else {
+                        "a list of groups and buffers, `group` or `group.buffer`"
+                    };
+                    self.wrong_type(key, expected, other, list.span());
+                }
+            }
+        }
+        found
+    }
+
+    fn afters(&mut self, list: &proc_macro2::Group) -> Vec<After> {
+        let mut afters = Vec::new();
+        for (first, second, span) in self.dotted("after", list) {
+            match second {
+                None => afters.push(After { prev: false, step: first, span }),
+                Some(step) if first == "prev" => afters.push(After { prev: true, step, span }),
+                Some(second) => {
+                    let text = format!("`{first}.{second}` is no step; to wait for an earlier layer, write `prev.{second}`");
+                    self.errors.push(Error::new(Fault::Syntax(text), span));
+                }
+            }
+        }
+        afters
+    }
+
+    fn targets(&mut self, key: &str, list: &proc_macro2::Group) -> Vec<Target> {
+        let dotted = self.dotted(key, list).into_iter();
+        dotted.map(|(group, buffer, span)| Target { group, buffer, span }).collect()
+    }
+
+    /// `#[group(name, when = …, if = …)]` on the struct.
+    fn group(&mut self, tokens: TokenStream, around: Span) {
+        let mut entries = self.entries(tokens, around).into_iter();
+        let name = match entries.next() {
+            Some(Entry { key, value: EntryValue::Bare }) => self.name(&key),
+            other => {
+                let span = other.map_or(around, |entry| entry.key.span());
+                self.malformed("a group begins with its name: `#[group(name, …)]`", span);
+                return;
+            }
+        };
+        let table = format!("group `{}`", name.value);
+        let mut group = Group { name, when: None, condition: None, buffers: Vec::new() };
+        let mut seen = Vec::new();
+        for entry in entries {
+            if self.again(&mut seen, &entry) {
+                continue;
+            }
+            match entry.word().as_str() {
+                "when" => group.when = self.expr_of(&entry),
+                "if" => group.condition = self.expr_of(&entry),
+                _ => self.unknown_key(&entry, &table, &["when", "if"]),
+            }
+        }
+        self.spec.groups.push(group);
+    }
+
+    fn field(&mut self, field: &syn::Field) -> Option<Field> {
+        let ident = field.ident.clone()?;
+        let word = unraw(&ident);
+        let mut attributes = Vec::new();
+        let (mut group, mut shape, mut align) = (None, None, None);
+        for attribute in &field.attrs {
+            let path = attribute.path();
+            let slot: Option<&mut Option<(TokenStream, Span)>> = if path.is_ident("group") {
+                Some(&mut group)
+            } else if path.is_ident("shape") {
+                Some(&mut shape)
+            } else if path.is_ident("align") {
+                Some(&mut align)
+            } else {
+                None
+            };
+            match slot {
+                Some(slot) => {
+                    let list = self.attribute_list(attribute);
+                    if let (Some((_, first)), Some((_, span))) = (&slot, &list) {
+                        let name = path.to_token_stream().to_string();
+                        let first = self.places.add(*first);
+                        self.error(Fault::Duplicate { kind: "attributes", name, first }, *span);
+                    } else if list.is_some() {
+                        *slot = list;
+                    }
+                }
+                None if is_inert(attribute) => attributes.push(attribute.clone()),
+                None => {
+                    let known = ["group", "shape", "align", "doc"];
+                    self.foreign(attribute, &known, &format!("field `{word}`"));
+                }
+            }
+        }
+        let dtype = self.dtype(&field.ty, &word);
+        let table = || format!("field `{word}`");
+        let group = match group {
+            Some((tokens, span)) => self.field_group(tokens, span, &ident),
+            None => {
+                let fault = Fault::Missing { key: "#[group(…)]", table: table() };
+                self.error(fault, ident.span());
+                None
+            }
+        };
+        let shape = match shape {
+            Some((tokens, span)) => self.shape(tokens, span),
+            None => {
+                let fault = Fault::Missing { key: "#[shape(…)]", table: table() };
+                self.error(fault, ident.span());
+                None
+            }
+        };
+        let align = align.and_then(|(tokens, span)| {
+            let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+            self.integer("align", &tokens, span)
+        });
+        let ((group, buffer), shape, dtype) = (group?, shape?, dtype?);
+        let full = format!("{}.{}", group.value, buffer.value);
+        let rank = shape.len();
+        let element = dtype.value;
+        let added = Buffer { name: buffer, dtype, shape, align };
+        match self.spec.groups.iter_mut().find(|each| each.name.value == group.value) {
+            Some(known) => known.buffers.push(added),
+            None => self.spec.groups.push(Group {
+                name: group,
+                when: None,
+                condition: None,
+                buffers: vec![added],
+            }),
+        }
+        Some(Field { name: ident, attributes, buffer: full, dtype: element, rank })
+    }
+
+    /// `#[group(name)]` or `#[group(name.buffer)]` on a field.
+    fn field_group(
+        &mut self,
+        tokens: TokenStream,
+        around: Span,
+        field: &Ident,
+    ) -> Option<(Name, Name)> {
+        let parts: Vec<TokenTree> = tokens.into_iter().collect();
+        match parts.as_slice() {
+            [TokenTree::Ident(group)] => Some((self.name(group), self.name(field))),
+            [TokenTree::Ident(group), TokenTree::Punct(dot), TokenTree::Ident(buffer)]
+                if dot.as_char() == '.' =>
+            {
+                Some((self.name(group), self.name(buffer)))
+            }
+            [TokenTree::Ident(group), TokenTree::Punct(comma), ..] if comma.as_char() == ',' => {
+                let text = format!(
+                    "what holds for the whole group stands on the struct: `#[group({group}, …)]`"
+                );
+                self.malformed(text, comma.span());
+                Some((self.name(group), self.name(field)))
+            }
+            other => {
+                let expected = "a group, or `group.buffer`";
+                self.wrong_type("group", expected, other, around);
+                None
+            }
+        }
+    }
+
+    fn shape(&mut self, tokens: TokenStream, around: Span) -> Option<Vec<Expr>> {
+        let parts = split_at_commas(tokens);
+        let extents: Vec<Option<Expr>> =
+            parts.iter().map(|part| self.expr(part, around)).collect();
+        extents.into_iter().collect()
+    }
+
+    fn dtype(&mut self, ty: &syn::Type, field: &str) -> Option<Spanned<DType>> {
+        let tokens: Vec<TokenTree> = ty.to_token_stream().into_iter().collect();
+        let [TokenTree::Ident(word)] = tokens.as_slice() else {
+            self.wrong_type(field, "an element type, such as `bf16`", &tokens, Span::call_site());
+            return None;
+        };
+        let found = DType::from_word(&unraw(word));
+        if found.is_none() {
+            let nearest = nearest(&unraw(word), DType::ALL.iter().map(|each| each.as_str()));
+            let fault =
+                Fault::UnknownName { kind: NameKind::DType, name: unraw(word), nearest };
+            self.error(fault, word.span());
+        }
+        found.map(|dtype| Spanned::new(dtype, self.places.add(word.span())))
+    }
+}
+
+/// The nominal value of a dim declared `runtime` without one.
+const NOMINAL: i64 = 8192;
+
+/// Whether an attribute may stay on what is generated.
+fn is_inert(attribute: &Attribute) -> bool {
+    ["doc", "allow", "expect", "warn", "deny", "forbid", "deprecated", "must_use"]
+        .iter()
+        .any(|name| attribute.path().is_ident(name))
+}

@@ -1,0 +1,131 @@
+//! What a pool needs of a device: memory, streams, events.
+//!
+//! A device executes what it is given in the order that streams and events guarantee, and in no
+//! other: `spec-format`'s *happens-before* is the contract. The pool issues, for each step, in this
+//! order: its waits, [`enter_step`](Device::enter_step), (the user's launches),
+//! [`leave_step`](Device::leave_step), and [`record`](Device::record) where a later step waits.
+
+use scratchpool_planner::spec::Launch;
+
+use crate::element::Element;
+use crate::error::Error;
+use crate::view::{View, ViewMut};
+
+/// Where scratch memory lives and kernels run.
+///
+/// Cloning gives a second handle to the same device.
+///
+/// # Safety
+///
+/// A pool hands out views on the word of these methods, so an implementor guarantees:
+///
+/// - a block is of at least the bytes asked, aligned as asked, disjoint from every other live
+///   block, initialised, and its address does not change;
+/// - a block that is dropped or [retired](Self::retire) is not given back while work that was
+///   issued before could still touch it;
+/// - work on one stream and across events is ordered as the methods say.
+pub unsafe trait Device: Clone {
+    /// One block of device memory. Dropping it is always safe: it waits, or defers, or leaks.
+    type Memory;
+    /// A queue of work.
+    type Stream;
+    /// A point in a stream that other streams can wait for.
+    type Event;
+
+    /// Allocates `bytes` aligned to `align`, a power of two. Zero bytes are allowed.
+    fn allocate(&self, bytes: u64, align: u64) -> Result<Self::Memory, Error>;
+
+    /// Allocates memory that is used only by work ordered after what `stream` holds so far.
+    fn allocate_on(
+        &self,
+        stream: &Self::Stream,
+        bytes: u64,
+        align: u64,
+    ) -> Result<Self::Memory, Error> {
+        let _ = stream;
+        self.allocate(bytes, align)
+    }
+
+    /// Gives memory back once everything issued so far on `streams` is done, without waiting here.
+    fn retire(&self, memory: Self::Memory, streams: &[Self::Stream]) -> Result<(), Error> {
+        let _ = streams;
+        drop(memory);
+        Ok(())
+    }
+
+    /// The device address of a block. It is a number to compute with; only on the host may it be
+    /// dereferenced, and there it carries the block's provenance.
+    fn base(memory: &Self::Memory) -> *mut u8;
+
+    /// Creates a stream. The name is for people.
+    fn create_stream(&self, name: &'static str) -> Result<Self::Stream, Error>;
+
+    /// Creates an event that has not been recorded. Waiting for it does nothing.
+    fn create_event(&self) -> Result<Self::Event, Error>;
+
+    /// Makes `event` stand for all that `stream` holds so far. Waits already issued keep what the
+    /// event stood for then.
+    fn record(&self, stream: &Self::Stream, event: &Self::Event) -> Result<(), Error>;
+
+    /// Orders whatever `stream` is given next, and all after that, after `event`.
+    fn wait(&self, stream: &Self::Stream, event: &Self::Event) -> Result<(), Error>;
+
+    /// Says that the launches up to [`leave_step`](Self::leave_step) are one step, whose first
+    /// launch relates to the step before it on `stream` as `launch` says.
+    ///
+    /// A step without a launch is a step all the same: what is launched next comes after all that
+    /// the empty step would have come after. A device that has no empty kernel to launch
+    /// strengthens the next launch instead: after an empty `Full` step it must be full, after an
+    /// empty `Dependent` one at least dependent.
+    fn enter_step(&self, stream: &Self::Stream, launch: Launch) -> Result<(), Error>;
+
+    /// Ends the step begun last on `stream`.
+    fn leave_step(&self, stream: &Self::Stream) -> Result<(), Error>;
+
+    /// Waits until everything issued so far is done.
+    fn synchronize(&self) -> Result<(), Error>;
+
+    /// Copies device bytes to the host, after all that `stream` holds so far, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// `from` and the `into.len()` bytes after it are in one live block of this device.
+    unsafe fn read_bytes(
+        &self,
+        stream: &Self::Stream,
+        from: *const u8,
+        into: &mut [u8],
+    ) -> Result<(), Error>;
+
+    /// Copies host bytes to the device, after all that `stream` holds so far. The bytes may be
+    /// changed as soon as the call returns.
+    ///
+    /// # Safety
+    ///
+    /// `to` and the `from.len()` bytes after it are in one live block of this device, and no other
+    /// view of them exists.
+    unsafe fn write_bytes(
+        &self,
+        stream: &Self::Stream,
+        to: *mut u8,
+        from: &[u8],
+    ) -> Result<(), Error>;
+
+    /// The elements of a view, row-major, after all that its stream holds so far.
+    fn copy_to_host<T: Element, const R: usize>(
+        &self,
+        view: View<'_, T, Self, R>,
+    ) -> Result<Vec<T>, Error> {
+        crate::view::read(self, view)
+    }
+
+    /// Fills a view from host memory, after all that its stream holds so far; `values` are as many
+    /// as the view has elements.
+    fn copy_from_host<T: Element, const R: usize>(
+        &self,
+        view: ViewMut<'_, T, Self, R>,
+        values: &[T],
+    ) -> Result<(), Error> {
+        crate::view::write(self, view, values)
+    }
+}

@@ -1,0 +1,158 @@
+//! Everything that can go wrong at run time, and every text that says so.
+//!
+//! | when | errors |
+//! | --- | --- |
+//! | allocating a pool | [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
+//! | `begin` | [`TooManyRows`](Error::TooManyRows) |
+//! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
+//! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
+//! | cutting or filling a view | [`RowRange`](Error::RowRange), [`ValueCount`](Error::ValueCount) |
+//! | a launch on the host | [`ForeignStream`](Error::ForeignStream), [`InsideKernel`](Error::InsideKernel) |
+//! | any call after a failure inside a `Drop` | that failure once, then [`OrderLost`](Error::OrderLost) until the next `begin` |
+
+use std::sync::Arc;
+
+use crate::host::Order;
+
+/// A failure of the runtime.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `begin` was asked for more rows than the pool was planned for.
+    #[error(
+        "a pass of {asked} rows was begun on a pool planned for at most {max}; split the batch, \
+         or declare a larger maximum"
+    )]
+    TooManyRows {
+        /// Rows asked for.
+        asked: usize,
+        /// Rows planned for.
+        max: usize,
+    },
+    /// A layer was asked for that the schedule does not have.
+    #[error("layer {layer} was asked for; the schedule has {layers} layers, counted from 0")]
+    NoSuchLayer {
+        /// The layer asked for.
+        layer: usize,
+        /// How many there are.
+        layers: usize,
+    },
+    /// A layer was asked for twice in a pass, or after a later one.
+    #[error(
+        "layer {layer} was asked for, but layer {issued} of this pass has been issued; layers may \
+         be skipped, not repeated or reordered: the proof holds for increasing order only"
+    )]
+    LayerOrder {
+        /// The layer asked for.
+        layer: usize,
+        /// The last layer issued.
+        issued: usize,
+    },
+    /// A step was asked for twice in a layer, or after a later one.
+    #[error(
+        "step `{step}` was asked for, but `{issued}` of layer {layer} has been issued; steps may be \
+         skipped, not repeated or reordered: the proof holds for the declared order only"
+    )]
+    StepOrder {
+        /// The step asked for.
+        step: &'static str,
+        /// The last step issued.
+        issued: &'static str,
+        /// The layer.
+        layer: usize,
+    },
+    /// A step that runs in every layer was not found to run in this one.
+    #[error("step `{step}` does not run in layer {layer}, though it was declared to run in each")]
+    StepAbsent {
+        /// The step asked for.
+        step: &'static str,
+        /// The layer.
+        layer: usize,
+    },
+    /// A view was cut outside its rows.
+    #[error("rows {start}..{end} were asked of a view of {rows} rows")]
+    RowRange {
+        /// First row asked for.
+        start: usize,
+        /// One past the last row asked for.
+        end: usize,
+        /// Rows of the view.
+        rows: usize,
+    },
+    /// A view was to be filled from another number of values than it has elements.
+    #[error("{given} values were given for a view of {expected} elements")]
+    ValueCount {
+        /// Values given.
+        given: usize,
+        /// Elements of the view.
+        expected: usize,
+    },
+    /// The device has not that much memory left.
+    #[error("{bytes} bytes aligned to {align} could not be allocated")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Alignment asked for.
+        align: u64,
+    },
+    /// A size that no address space holds.
+    #[error("{bytes} bytes aligned to {align} do not fit the address space")]
+    TooLarge {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Alignment asked for.
+        align: u64,
+    },
+    /// The caller handed in another number of streams than the schedule names.
+    #[error("{given} streams were handed in for a schedule that names {expected}")]
+    StreamCount {
+        /// Streams handed in.
+        given: usize,
+        /// Streams that the schedule names.
+        expected: usize,
+    },
+    /// The constant tables contradict each other.
+    #[error("the schedule's tables contradict each other: {what} (entry {at})")]
+    Schedule {
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        at: usize,
+    },
+    /// A kernel was launched on another stream than the one its views are ordered on.
+    #[error("a view of stream `{view}` was passed to a launch on stream `{launch}`")]
+    ForeignStream {
+        /// The view's stream.
+        view: &'static str,
+        /// The stream launched on.
+        launch: &'static str,
+    },
+    /// A kernel of the host device used the device that was running it.
+    #[error("the host device ({order}) was used from inside one of its kernels")]
+    InsideKernel {
+        /// The order in which the device runs.
+        order: Order,
+    },
+    /// An earlier failure left the order of the pass undefined.
+    #[error(
+        "an earlier failure left an event unrecorded, so the order of this pass is lost; begin a \
+         new pass"
+    )]
+    OrderLost,
+    /// A failure that the device reports.
+    #[error("the device failed: {0}")]
+    Device(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps an error of a device's own.
+    ///
+    /// ```
+    /// use scratchpool::Error;
+    /// let error = Error::device(std::io::Error::other("link down"));
+    /// assert_eq!(error.to_string(), "the device failed: link down");
+    /// ```
+    pub fn device(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Device(Arc::new(error))
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the bytes of one copy are: one arena, or an allocation for each live range.
+//!
+//! Both give a buffer's address to the same generated code. The arena is base plus offset. The
+//! per-call storage is what code without a pool does, behind the same interface: the first write
+//! of a buffer in a layer begins a live range and gets its own allocation of the pass's rows; reads
+//! get the latest one.
+//!
+//! Invariant: the address handed out for a buffer has [`Plan::tensor_bytes`] behind it at the
+//! pass's rows, and stays valid while the step's guard is held and until work issued under it is
+//! done.
+
+use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepRow};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::plan::{Place, Plan};
+
+/// How a pool gets its memory, chosen when it is allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backing {
+    /// One allocation, made once, in which buffers that are never live together overlay.
+    #[default]
+    Arena,
+    /// One allocation for each live range, of just the rows of the pass: no pool at all. Slower and
+    /// larger; the fallback, and the baseline to compare with.
+    PerCall,
+}
+
+/// The bytes of one copy.
+pub(crate) enum Storage<D: Device> {
+    Arena { base: *mut u8, _memory: D::Memory, bytes: u64 },
+    PerCall(PerCall<D>),
+}
+
+/// The live ranges of one copy.
+pub(crate) struct PerCall<D: Device> {
+    slots: Box<[Slot<D>]>,
+    align: u64,
+    /// Counts layers; a slot with this number was written in the present one.
+    layer: u64,
+}
+
+/// The latest live range of a buffer.
+struct Slot<D: Device> {
+    memory: Option<D::Memory>,
+    address: *mut u8,
+    bytes: u64,
+    written: u64,
+    /// Whether some layer reads the buffer before it writes it. Such a value may be read in a
+    /// later pass of more rows, so it is allocated at the maximum.
+    carried: bool,
+}
+
+impl<D: Device> Storage<D> {
+    pub(crate) fn new<P: Plan>(device: &D, plan: &P, backing: Backing) -> Result<Self, Error> {
+        let memory = plan.memory();
+        match backing {
+            Backing::Arena => {
+                let bytes = memory.bytes_per_copy;
+                let memory = device.allocate(bytes, memory.base_align)?;
+                Ok(Self::Arena { base: D::base(&memory), _memory: memory, bytes })
+            }
+            Backing::PerCall => Ok(Self::PerCall(PerCall {
+                slots: (0..P::BUFFERS)
+                    .map(|buffer| Slot {
+                        memory: None,
+                        address: core::ptr::null_mut(),
+                        bytes: 0,
+                        written: 0,
+                        carried: is_carried(P::SCHEDULE, buffer),
+                    })
+                    .collect(),
+                align: memory.base_align,
+                layer: 0,
+            })),
+        }
+    }
+
+    /// Notes that another layer begins.
+    pub(crate) fn enter_layer(&mut self) {
+        if let Self::PerCall(ranges) = self {
+            ranges.layer += 1;
+        }
+    }
+
+    /// Gets memory for a step whose waits have been issued.
+    #[inline]
+    pub(crate) fn prepare<P: Plan>(
+        &mut self,
+        step: &Prepare<'_, D, P>,
+        rows: usize,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Arena { .. } => Ok(()),
+            Self::PerCall(ranges) => ranges.prepare(step, rows),
+        }
+    }
+
+    /// The address of a buffer.
+    #[inline]
+    pub(crate) fn address(&self, place: Place) -> *mut u8 {
+        match self {
+            Self::Arena { base, .. } => base.wrapping_add(place.offset),
+            Self::PerCall(ranges) => {
+                ranges.slots.get(place.buffer).map_or(core::ptr::null_mut(), |slot| slot.address)
+            }
+        }
+    }
+
+    /// Bytes allocated now.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Arena { bytes, .. } => *bytes,
+            Self::PerCall(ranges) => ranges.slots.iter().map(|slot| slot.bytes).sum(),
+        }
+    }
+}
+
+/// A step about to be entered.
+pub(crate) struct Prepare<'p, D: Device, P> {
+    pub(crate) device: &'p D,
+    pub(crate) plan: &'p P,
+    pub(crate) streams: &'p [D::Stream],
+    pub(crate) stream: &'p D::Stream,
+    pub(crate) kind: &'static LayerKind,
+    pub(crate) row: &'static StepRow,
+}
+
+impl<D: Device> PerCall<D> {
+    #[cold]
+    fn prepare<P: Plan>(&mut self, step: &Prepare<'_, D, P>, rows: usize) -> Result<(), Error> {
+        for (&buffer, writes) in step
+            .row
+            .writes
+            .iter()
+            .map(|buffer| (buffer, true))
+            .chain(step.row.reads.iter().map(|buffer| (buffer, false)))
+        {
+            let buffer = usize::from(buffer);
+            let exists = step.kind.buffers.get(buffer).copied().unwrap_or(false);
+            let Some(slot) = self.slots.get_mut(buffer) else { continue };
+            if !exists {
+                continue;
+            }
+            let rows = if slot.carried { step.plan.max_rows() } else { rows };
+            let bytes = step.plan.tensor_bytes(buffer, rows);
+            let begins = writes && slot.written != self.layer;
+            // A read finds too little only where the step that writes was skipped.
+            if begins || slot.memory.is_none() || slot.bytes < bytes {
+                let memory = step.device.allocate_on(step.stream, bytes, self.align)?;
+                slot.address = D::base(&memory);
+                slot.bytes = bytes;
+                if let Some(former) = slot.memory.replace(memory) {
+                    step.device.retire(former, step.streams)?;
+                }
+            }
+            if writes {
+                slot.written = self.layer;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether some kind of layer reads the buffer before it writes it.
+fn is_carried(schedule: &ScheduleTable, buffer: usize) -> bool {
+    schedule.kinds.iter().any(|kind| {
+        let exists = kind.buffers.get(buffer).copied().unwrap_or(false);
+        let uses = |list: &[u16]| list.iter().any(|&it| usize::from(it) == buffer);
+        let first = schedule
+            .steps
+            .iter()
+            .zip(kind.steps)
+            .find(|(row, here)| here.runs && (uses(row.writes) || uses(row.reads)));
+        exists && first.is_some_and(|(row, _)| !uses(row.writes))
+    })
+}

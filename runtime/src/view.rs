@@ -1,0 +1,350 @@
+//! Typed views of device memory: what a step hands out, and all that it hands out.
+//!
+//! A view is a pointer, a shape and the stream on which its bytes are in order. [`View`] is shared
+//! and `Copy`; [`ViewMut`] is exclusive, moved into a launch, and [reborrowed](ViewMut::reborrow)
+//! to be kept.
+//!
+//! ```text
+//!  step guard ──&mut──> buffers() ──┬─ ViewMut  rows 0..n ──split_at_row──┬─ ViewMut rows 0..k
+//!     │                             │                                     └─ ViewMut rows k..n
+//!     └ drop: the event             └─ View (Copy)
+//! ```
+//!
+//! Invariant, kept by whoever calls the two unsafe constructors (only [`StepCore`] does) and relied on by
+//! every launch:
+//!
+//! 1. the `shape.product()` elements from `start` on lie in one live block, aligned for `T`, and
+//!    stay there while the lifetime lasts and until all work issued in it is done;
+//! 2. while a `ViewMut` lives, no other view that can be used covers any of its bytes;
+//! 3. every access that the schedule orders before this step is ordered before what `stream` is
+//!    given next.
+//!
+//! [`StepCore`]: crate::generated::StepCore
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Bound, RangeBounds};
+
+use crate::device::Device;
+use crate::element::Element;
+use crate::error::Error;
+
+/// A shared view of rank `R`.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
+/// # fn main() -> Result<(), scratchpool::Error> {
+/// # let mut pool = Relay::allocate(&scratchpool::Host::in_order(), RelayDims { max_rows: 8 })?;
+/// # let [mut first, _] = pool.split();
+/// # let mut pass = first.begin(6)?;
+/// # let mut layer = pass.layer(0)?;
+/// # let mut step = layer.consume()?;
+/// let view = step.buffers().x;              // u32 [rows, 4], of a pass of 6 rows
+/// assert_eq!((view.shape(), view.rows(), view.len()), ([6, 4], 6, 24));
+/// let (prefill, decode) = view.split_at_row(5)?;
+/// assert_eq!((prefill.rows(), decode.rows()), (5, 1));
+/// assert_eq!(decode.address(), view.address() + 5 * 4 * 4);
+/// assert!(view.split_at_row(7).is_err());
+/// # Ok(())
+/// # }
+/// ```
+pub struct View<'s, T: Element, D: Device, const R: usize> {
+    start: *const T,
+    shape: [usize; R],
+    stream: &'s D::Stream,
+}
+
+/// An exclusive view of rank `R`.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
+/// # fn main() -> Result<(), scratchpool::Error> {
+/// # let host = scratchpool::Host::in_order();
+/// # let mut pool = Relay::allocate(&host, RelayDims { max_rows: 8 })?;
+/// # let [mut first, _] = pool.split();
+/// # let mut pass = first.begin(6)?;
+/// # let mut layer = pass.layer(0)?;
+/// # let mut step = layer.produce()?;
+/// let stream = step.stream();
+/// let mut x = step.buffers().x;
+/// stream.launch(x.reborrow(), |mut x| x.fill(1))?;        // lent: `x` is still ours
+/// let (prefill, decode) = x.split_at_row(4)?;             // given away, in two disjoint parts
+/// stream.launch((prefill, decode), |(mut prefill, mut decode)| {
+///     prefill.fill(2);
+///     decode.fill(3);
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ViewMut<'s, T: Element, D: Device, const R: usize> {
+    start: *mut T,
+    shape: [usize; R],
+    stream: &'s D::Stream,
+    exclusive: PhantomData<&'s mut T>,
+}
+
+impl<T: Element, D: Device, const R: usize> Clone for View<'_, T, D, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element, D: Device, const R: usize> Copy for View<'_, T, D, R> {}
+
+macro_rules! common {
+    ($view:ident) => {
+        /// The extents, row-major.
+        pub const fn shape(&self) -> [usize; R] {
+            self.shape
+        }
+
+        /// The leading extent. A scalar has one row.
+        pub fn rows(&self) -> usize {
+            self.shape.first().copied().unwrap_or(1)
+        }
+
+        /// Elements in all.
+        #[expect(clippy::len_without_is_empty, reason = "is_empty stands below")]
+        pub fn len(&self) -> usize {
+            product(&self.shape)
+        }
+
+        /// Whether there is no element, as in a pass of no rows.
+        pub fn is_empty(&self) -> bool {
+            self.shape.contains(&0)
+        }
+
+        /// Bytes in all.
+        pub fn bytes(&self) -> usize {
+            self.len().saturating_mul(size_of::<T>())
+        }
+
+        /// The device address of the first element.
+        pub fn address(&self) -> u64 {
+            self.start.addr() as u64
+        }
+
+        /// The stream on which the bytes are in order.
+        pub const fn stream(&self) -> &'s D::Stream {
+            self.stream
+        }
+
+        fn elements_before(&self, row: usize) -> usize {
+            product(self.shape.get(1..).unwrap_or_default()).saturating_mul(row)
+        }
+
+        fn with_rows(&self, rows: usize) -> [usize; R] {
+            let mut shape = self.shape;
+            if let Some(first) = shape.first_mut() {
+                *first = rows;
+            }
+            shape
+        }
+
+        fn check(&self, start: usize, end: usize) -> Result<(), Error> {
+            let rows = self.rows();
+            if R == 0 || start > end || end > rows {
+                return Err(Error::RowRange { start, end, rows });
+            }
+            Ok(())
+        }
+    };
+}
+
+impl<'s, T: Element, D: Device, const R: usize> View<'s, T, D, R> {
+    /// A view of `shape.product()` elements from `start` on.
+    ///
+    /// # Safety
+    ///
+    /// Points 1 and 3 of the module's invariant hold, and no exclusive view that can be used
+    /// covers these bytes.
+    pub(crate) const unsafe fn from_raw(
+        start: *const T,
+        shape: [usize; R],
+        stream: &'s D::Stream,
+    ) -> Self {
+        Self { start, shape, stream }
+    }
+
+    common!(View);
+
+    /// The device pointer. Only on the host may it be dereferenced, and only by work in order on
+    /// [`stream`](Self::stream).
+    pub const fn as_ptr(&self) -> *const T {
+        self.start
+    }
+
+    /// The rows before `row`, and the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RowRange`] where `row` is beyond the rows.
+    pub fn split_at_row(self, row: usize) -> Result<(Self, Self), Error> {
+        self.check(0, row)?;
+        Ok((self.cut(0, row), self.cut(row, self.rows())))
+    }
+
+    /// The rows of `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RowRange`] where the range is not inside the rows.
+    pub fn slice_rows(self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
+        let (start, end) = bounds(&range, self.rows());
+        self.check(start, end)?;
+        Ok(self.cut(start, end))
+    }
+
+    /// Rows `start..end`, which the caller has checked.
+    fn cut(self, start: usize, end: usize) -> Self {
+        Self {
+            start: self.start.wrapping_add(self.elements_before(start)),
+            shape: self.with_rows(end - start),
+            stream: self.stream,
+        }
+    }
+}
+
+impl<'s, T: Element, D: Device, const R: usize> ViewMut<'s, T, D, R> {
+    /// An exclusive view of `shape.product()` elements from `start` on.
+    ///
+    /// # Safety
+    ///
+    /// The module's invariant holds.
+    pub(crate) const unsafe fn from_raw(
+        start: *mut T,
+        shape: [usize; R],
+        stream: &'s D::Stream,
+    ) -> Self {
+        Self { start, shape, stream, exclusive: PhantomData }
+    }
+
+    common!(ViewMut);
+
+    /// The device pointer. Only on the host may it be dereferenced, and only by work in order on
+    /// [`stream`](Self::stream).
+    pub const fn as_mut_ptr(&mut self) -> *mut T {
+        self.start
+    }
+
+    /// The same view for a shorter time, so that this one can be used again afterwards.
+    pub const fn reborrow(&mut self) -> ViewMut<'_, T, D, R> {
+        ViewMut {
+            start: self.start,
+            shape: self.shape,
+            stream: self.stream,
+            exclusive: PhantomData,
+        }
+    }
+
+    /// A shared view of the same bytes; this one cannot be used while it lives.
+    pub const fn as_view(&self) -> View<'_, T, D, R> {
+        View { start: self.start, shape: self.shape, stream: self.stream }
+    }
+
+    /// Gives exclusiveness up for good.
+    pub const fn into_view(self) -> View<'s, T, D, R> {
+        View { start: self.start, shape: self.shape, stream: self.stream }
+    }
+
+    /// The rows before `row`, and the rest: two disjoint views, both exclusive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RowRange`] where `row` is beyond the rows.
+    pub fn split_at_row(self, row: usize) -> Result<(Self, Self), Error> {
+        self.check(0, row)?;
+        Ok((self.part(0, row), self.part(row, self.rows())))
+    }
+
+    /// The rows of `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RowRange`] where the range is not inside the rows.
+    pub fn slice_rows(self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
+        let (start, end) = bounds(&range, self.rows());
+        self.check(start, end)?;
+        Ok(self.part(start, end))
+    }
+
+    /// Rows `start..end`, which the caller has checked. Callers consume `self` and hand out
+    /// disjoint parts only.
+    fn part(&self, start: usize, end: usize) -> Self {
+        Self {
+            start: self.start.wrapping_add(self.elements_before(start)),
+            shape: self.with_rows(end - start),
+            stream: self.stream,
+            exclusive: PhantomData,
+        }
+    }
+}
+
+macro_rules! debug {
+    ($($view:ident)*) => {$(
+        impl<T: Element, D: Device, const R: usize> fmt::Debug for $view<'_, T, D, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let dtype = T::DTYPE.as_str();
+                write!(f, concat!(stringify!($view), "({} {:?} at {:#x})"), dtype, self.shape, self.address())
+            }
+        }
+    )*};
+}
+
+debug!(View ViewMut);
+
+/// A shape that fits memory has a product that fits; where one extent is 0 the others may not.
+fn product(extents: &[usize]) -> usize {
+    extents.iter().fold(1, |all, &extent| all.saturating_mul(extent))
+}
+
+fn bounds(range: &impl RangeBounds<usize>, rows: usize) -> (usize, usize) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => rows,
+    };
+    (start, end)
+}
+
+/// The elements of a view, in order on its stream.
+pub(crate) fn read<T: Element, D: Device, const R: usize>(
+    device: &D,
+    view: View<'_, T, D, R>,
+) -> Result<Vec<T>, Error> {
+    let mut values = Vec::<T>::with_capacity(view.len());
+    let room = values.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+    // SAFETY: the vector has room for `len` elements, that is `bytes` bytes, which nothing else
+    // refers to. Zeroing first makes them initialised bytes, so the slice is sound. The view's
+    // invariant puts the source in a live block. Every bit pattern is an element, so after a
+    // complete copy `len` elements are initialised; after an error the length stays 0.
+    unsafe {
+        room.write_bytes(0, view.bytes());
+        let into = core::slice::from_raw_parts_mut(room, view.bytes());
+        device.read_bytes(view.stream, view.start.cast(), into)?;
+        values.set_len(view.len());
+    }
+    Ok(values)
+}
+
+/// Fills a view, in order on its stream.
+pub(crate) fn write<T: Element, D: Device, const R: usize>(
+    device: &D,
+    view: ViewMut<'_, T, D, R>,
+    values: &[T],
+) -> Result<(), Error> {
+    if values.len() != view.len() {
+        return Err(Error::ValueCount { given: values.len(), expected: view.len() });
+    }
+    // SAFETY: an element has no padding, so its bytes are initialised and may be read; the view's
+    // invariant puts the target in a live block and makes it exclusive.
+    unsafe {
+        let from = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), view.bytes());
+        device.write_bytes(view.stream, view.start.cast(), from)
+    }
+}

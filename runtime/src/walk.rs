@@ -1,0 +1,440 @@
+//! The walk over the schedule: issues exactly the table's waits and records, in the declared order.
+//!
+//! A walk is the progress of one copy of a pool: which layer, which step, how often each step has
+//! run. It lives in the pool, not in the guards, so a guard that is forgotten instead of dropped
+//! loses nothing: whatever it left open is closed by the next call.
+//!
+//! ```text
+//!  layer k      fork   index_q   index_topk   compress   q_proj   join …
+//!                 ✓       ✓       (skipped)     open        ·        ·
+//!                                     │           └ its guard is held: record when it drops
+//!                                     └ waits and records issued as for an empty step
+//! ```
+//!
+//! Invariant: for every step before the cursor, in every layer where it runs, the waits, the step
+//! and the record were issued once, in order; or [`Walk::lost`] is set. Views are handed out only
+//! while it is not set, so whoever holds one is ordered as the proof assumes.
+
+use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepInLayer, StepRow, WaitRow};
+
+use crate::device::Device;
+use crate::error::Error;
+
+/// A kind of layer without steps, before the first layer.
+const NO_LAYER: &LayerKind = &LayerKind { steps: &[], buffers: &[] };
+
+/// The streams and events of one copy, created once.
+#[derive(Debug)]
+pub(crate) struct Lanes<D: Device> {
+    streams: Box<[D::Stream]>,
+    events: Box<[StepEvents<D::Event>]>,
+}
+
+/// The events that a step alternates between.
+#[derive(Debug)]
+enum StepEvents<E> {
+    None,
+    One(E),
+    Two([E; 2]),
+}
+
+impl<E> StepEvents<E> {
+    /// The event of a step's run number `run`.
+    fn of_run(&self, run: u64) -> Option<&E> {
+        match self {
+            Self::None => None,
+            Self::One(event) => Some(event),
+            Self::Two([even, odd]) => Some(if run & 1 == 0 { even } else { odd }),
+        }
+    }
+}
+
+impl<D: Device> Lanes<D> {
+    /// Creates the events of a schedule for streams that exist.
+    pub(crate) fn new(
+        device: &D,
+        schedule: &'static ScheduleTable,
+        streams: Vec<D::Stream>,
+    ) -> Result<Self, Error> {
+        let (given, expected) = (streams.len(), schedule.streams.len());
+        if given != expected {
+            return Err(Error::StreamCount { given, expected });
+        }
+        let events = schedule
+            .steps
+            .iter()
+            .map(|step| {
+                Ok(match step.events {
+                    0 => StepEvents::None,
+                    1 => StepEvents::One(device.create_event()?),
+                    _ => StepEvents::Two([device.create_event()?, device.create_event()?]),
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Self { streams: streams.into(), events })
+    }
+
+    /// Creates the streams that a schedule names.
+    pub(crate) fn create_streams(
+        device: &D,
+        schedule: &'static ScheduleTable,
+    ) -> Result<Vec<D::Stream>, Error> {
+        schedule.streams.iter().map(|name| device.create_stream(name)).collect()
+    }
+
+    /// All streams, in the schedule's order.
+    pub(crate) fn streams(&self) -> &[D::Stream] {
+        &self.streams
+    }
+}
+
+/// The progress of one copy.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    /// Rows of the present pass.
+    rows: usize,
+    /// The open layer; where none is open, the first one not issued.
+    layer: usize,
+    /// Whether `layer` is open.
+    in_layer: bool,
+    /// The kind of the open layer.
+    kind: &'static LayerKind,
+    /// The first step of the open layer that is not closed.
+    step: usize,
+    /// Whether `step` is entered: its guard is held.
+    in_step: bool,
+    in_pass: bool,
+    /// Whether some event could not be recorded or waited for.
+    lost: bool,
+    /// The failure that caused it, where a `Drop` could not return it: for the next call.
+    late: Option<Error>,
+    /// How often each step has run.
+    runs: Box<[u64]>,
+}
+
+impl Walk {
+    pub(crate) fn new(schedule: &'static ScheduleTable) -> Self {
+        Self {
+            rows: 0,
+            layer: 0,
+            in_layer: false,
+            kind: NO_LAYER,
+            step: 0,
+            in_step: false,
+            in_pass: false,
+            lost: false,
+            late: None,
+            runs: schedule.steps.iter().map(|_| 0).collect(),
+        }
+    }
+
+    /// Rows of the present pass.
+    pub(crate) const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The open layer.
+    pub(crate) const fn layer(&self) -> usize {
+        self.layer
+    }
+
+    /// The kind of the open layer.
+    pub(crate) const fn kind(&self) -> &'static LayerKind {
+        self.kind
+    }
+
+    /// Fails with what an earlier `Drop` could not say.
+    fn check(&mut self) -> Result<(), Error> {
+        if !self.lost {
+            return Ok(());
+        }
+        Err(self.late.take().unwrap_or(Error::OrderLost))
+    }
+
+    /// Keeps a failure that left an event unrecorded or a wait unissued.
+    fn lose(&mut self, error: Error) {
+        self.lost = true;
+        self.late.get_or_insert(error);
+    }
+}
+
+/// A walk with what it needs to move: everything one call works with.
+pub(crate) struct Walker<'l, 'w, D: Device> {
+    pub(crate) device: &'l D,
+    pub(crate) schedule: &'static ScheduleTable,
+    pub(crate) lanes: &'l Lanes<D>,
+    pub(crate) walk: &'w mut Walk,
+}
+
+/// A step that runs in the open layer.
+#[derive(Debug)]
+pub(crate) struct Ready<'l, D: Device> {
+    pub(crate) row: &'static StepRow,
+    pub(crate) stream: &'l D::Stream,
+}
+
+impl<'l, D: Device> Walker<'l, '_, D> {
+    /// Begins a pass.
+    pub(crate) fn begin(&mut self, rows: usize, max: usize) -> Result<(), Error> {
+        if rows > max {
+            return Err(Error::TooManyRows { asked: rows, max });
+        }
+        self.finish_pass();
+        if let Some(error) = self.walk.late.take() {
+            return Err(error);
+        }
+        if self.walk.lost {
+            // Once all is done, no wait is needed: count runs anew.
+            self.device.synchronize()?;
+            self.walk.runs.fill(0);
+            self.walk.lost = false;
+        }
+        self.walk.rows = rows;
+        self.walk.layer = 0;
+        self.walk.in_pass = true;
+        Ok(())
+    }
+
+    /// Opens a layer, after issuing the skipped ones before it.
+    pub(crate) fn open_layer(&mut self, layer: usize) -> Result<(), Error> {
+        self.walk.check()?;
+        let layers = self.schedule.layers.len();
+        if layer >= layers {
+            return Err(Error::NoSuchLayer { layer, layers });
+        }
+        if self.walk.in_layer {
+            self.pass_steps_before(usize::MAX)?;
+            self.leave_layer();
+        }
+        if layer < self.walk.layer {
+            return Err(Error::LayerOrder { layer, issued: self.walk.layer - 1 });
+        }
+        while self.walk.layer < layer {
+            self.enter_layer()?;
+            self.pass_steps_before(usize::MAX)?;
+            self.leave_layer();
+        }
+        self.enter_layer()
+    }
+
+    /// Issues the waits of a step, after issuing the skipped ones before it; `None` where it does
+    /// not run in the open layer. [`enter`](Self::enter) follows.
+    #[inline]
+    pub(crate) fn prepare(&mut self, step: usize) -> Result<Option<Ready<'l, D>>, Error> {
+        self.walk.check()?;
+        if self.walk.in_step {
+            self.close_step()?;
+        }
+        if step != self.walk.step {
+            self.pass_over(step)?;
+        }
+        let (row, here) = self.rows_of(step)?;
+        if !here.runs {
+            self.walk.step = step + 1;
+            return Ok(None);
+        }
+        let stream = self.stream_of(row)?;
+        self.wait_for(stream, here.waits)?;
+        Ok(Some(Ready { row, stream }))
+    }
+
+    /// Enters the step that was prepared.
+    #[inline]
+    pub(crate) fn enter(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
+        self.device.enter_step(ready.stream, ready.row.launch)?;
+        self.walk.in_step = true;
+        Ok(())
+    }
+
+    /// Ends the open step, if one is: its guard was dropped.
+    #[inline]
+    pub(crate) fn drop_step(&mut self) {
+        if self.walk.in_step
+            && let Err(error) = self.close_step()
+        {
+            self.walk.lose(error);
+        }
+    }
+
+    /// Issues what is left of the open layer: its guard was dropped.
+    pub(crate) fn finish_layer(&mut self) {
+        if self.walk.in_layer {
+            if !self.walk.lost
+                && let Err(error) = self.pass_steps_before(usize::MAX)
+            {
+                self.walk.lose(error);
+            }
+            self.leave_layer();
+        }
+    }
+
+    /// Issues what is left of the pass: its guard was dropped.
+    pub(crate) fn finish_pass(&mut self) {
+        self.finish_layer();
+        if !self.walk.in_pass {
+            return;
+        }
+        while self.walk.layer < self.schedule.layers.len() && !self.walk.lost {
+            match self.enter_layer() {
+                Ok(()) => self.finish_layer(),
+                Err(error) => self.walk.lose(error),
+            }
+        }
+        self.walk.in_pass = false;
+    }
+
+    fn enter_layer(&mut self) -> Result<(), Error> {
+        let layer = self.walk.layer;
+        self.walk.kind = self
+            .schedule
+            .layers
+            .get(layer)
+            .and_then(|&kind| self.schedule.kinds.get(usize::from(kind)))
+            .ok_or(Error::Schedule { what: "a layer of no kind", at: layer })?;
+        self.walk.step = 0;
+        self.walk.in_layer = true;
+        Ok(())
+    }
+
+    fn leave_layer(&mut self) {
+        self.walk.in_layer = false;
+        self.walk.in_step = false;
+        self.walk.step = 0;
+        self.walk.kind = NO_LAYER;
+        self.walk.layer += 1;
+    }
+
+    /// Goes forward to a step other than the next one.
+    #[cold]
+    fn pass_over(&mut self, step: usize) -> Result<(), Error> {
+        if step < self.walk.step {
+            let name = |at: usize| self.schedule.steps.get(at).map_or("", |row| row.name);
+            return Err(Error::StepOrder {
+                step: name(step),
+                issued: name(self.walk.step - 1),
+                layer: self.walk.layer,
+            });
+        }
+        self.pass_steps_before(step)
+    }
+
+    /// Issues skipped steps up to, not including, `end`, as empty ones.
+    fn pass_steps_before(&mut self, end: usize) -> Result<(), Error> {
+        if self.walk.in_step {
+            self.close_step()?;
+        }
+        while self.walk.step < end.min(self.walk.kind.steps.len()) {
+            let (row, here) = self.rows_of(self.walk.step)?;
+            if here.runs {
+                let stream = self.stream_of(row)?;
+                self.wait_for(stream, here.waits)?;
+                self.device.enter_step(stream, row.launch)?;
+                self.walk.in_step = true;
+                self.close_step()?;
+            } else {
+                self.walk.step += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the open step and records its event. It counts as run even where that fails, and
+    /// then the order is lost.
+    #[inline]
+    fn close_step(&mut self) -> Result<(), Error> {
+        let step = self.walk.step;
+        self.walk.in_step = false;
+        self.walk.step = step + 1;
+        let closed = self.try_close(step);
+        self.walk.lost |= closed.is_err();
+        closed
+    }
+
+    #[inline]
+    fn try_close(&mut self, step: usize) -> Result<(), Error> {
+        let (row, here) = self.rows_of(step)?;
+        let stream = self.stream_of(row)?;
+        self.device.leave_step(stream)?;
+        let missing = Error::Schedule { what: "a step without its events", at: step };
+        let Some(runs) = self.walk.runs.get_mut(step) else { return Err(missing) };
+        let run = *runs;
+        *runs += 1;
+        if here.records {
+            let event = self.lanes.events.get(step).and_then(|events| events.of_run(run));
+            self.device.record(stream, event.ok_or(missing)?)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn wait_for(&self, stream: &D::Stream, waits: &'static [WaitRow]) -> Result<(), Error> {
+        for wait in waits {
+            let step = usize::from(wait.step);
+            let runs = self.walk.runs.get(step).copied().unwrap_or(0);
+            // A run that has not happened is not waited for.
+            let Some(run) = runs.checked_sub(1 + u64::from(wait.back)) else { continue };
+            let event =
+                self.lanes.events.get(step).and_then(|events| events.of_run(run)).ok_or(
+                    Error::Schedule { what: "a wait for a step without events", at: step },
+                )?;
+            self.device.wait(stream, event)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn rows_of(&self, step: usize) -> Result<(&'static StepRow, &'static StepInLayer), Error> {
+        match (self.schedule.steps.get(step), self.walk.kind.steps.get(step)) {
+            (Some(row), Some(here)) => Ok((row, here)),
+            _ => Err(Error::Schedule { what: "a step that a kind of layer lacks", at: step }),
+        }
+    }
+
+    #[inline]
+    fn stream_of(&self, row: &StepRow) -> Result<&'l D::Stream, Error> {
+        let stream = usize::from(row.stream);
+        let missing = Error::Schedule { what: "a step on a stream without a name", at: stream };
+        self.lanes.streams.get(stream).ok_or(missing)
+    }
+}
+
+/// Checks once what the walk would else find out on the way.
+pub(crate) fn check(schedule: &ScheduleTable, buffers: usize) -> Result<(), Error> {
+    let fault = |what, at| Err(Error::Schedule { what, at });
+    for (at, step) in schedule.steps.iter().enumerate() {
+        if usize::from(step.stream) >= schedule.streams.len() {
+            return fault("a step on a stream without a name", at);
+        }
+        if step.events > 2 {
+            return fault("a step of more than two events", at);
+        }
+        if step.writes.iter().chain(step.reads).any(|&buffer| usize::from(buffer) >= buffers) {
+            return fault("a step that uses an unknown buffer", at);
+        }
+    }
+    for (at, &kind) in schedule.layers.iter().enumerate() {
+        if usize::from(kind) >= schedule.kinds.len() {
+            return fault("a layer of no kind", at);
+        }
+    }
+    for (at, kind) in schedule.kinds.iter().enumerate() {
+        if kind.steps.len() != schedule.steps.len() {
+            return fault("a kind of layer with another number of steps", at);
+        }
+        if kind.buffers.len() != buffers {
+            return fault("a kind of layer with another number of buffers", at);
+        }
+        for (step, row) in kind.steps.iter().zip(schedule.steps) {
+            if step.records && row.events == 0 {
+                return fault("a recorded step without an event", at);
+            }
+            for wait in step.waits {
+                let waited = schedule.steps.get(usize::from(wait.step));
+                if waited.is_none_or(|waited| wait.back >= waited.events) {
+                    return fault("a wait for a run whose event is not kept", at);
+                }
+            }
+        }
+    }
+    Ok(())
+}
