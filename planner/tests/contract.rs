@@ -265,6 +265,16 @@ fn chain(spec: &Spec, verdict: &Verdict, (a, b): (usize, usize), proof: &Value) 
         let (source, target) = (find(from)?, find(to)?);
         if by == "event" {
             require!(!target.after.is_empty(), "{to} waits for nothing: {edge}");
+        } else if let Some(awaited) = by.strip_prefix("event after ") {
+            // The event of a later step of the stream covers the source.
+            require!(
+                target.after.iter().any(|wait| wait.step == awaited),
+                "{to} does not wait for {awaited}: {edge}"
+            );
+            require!(
+                find(awaited)?.stream == source.stream,
+                "{awaited} and {from} are on two streams: {edge}"
+            );
         } else {
             require!(
                 source.stream == by && target.stream == by,
@@ -402,15 +412,12 @@ fn comes_out(path: &Path) -> Check {
         let found = codes(&json)?;
         require!(found == wanted, "codes {found:?}, not {wanted:?}: {json:#}");
     }
+    let errors = json["errors"].as_array().cloned().unwrap_or_default();
     let says = |words: &[&Value]| {
-        let errors = json["errors"].as_array();
-        errors.is_some_and(|errors| {
-            errors.iter().any(|error| {
-                words
-                    .iter()
-                    .all(|word| error["message"].as_str().unwrap().contains(word.as_str().unwrap()))
-            })
-        })
+        let said = |error: &Value| format!("{} {}", error["message"], error["help"]);
+        errors
+            .iter()
+            .any(|error| words.iter().all(|word| said(error).contains(word.as_str().unwrap())))
     };
     for pair in expected["pairs"].as_array().unwrap_or(&vec![]) {
         require!(says(&[&pair[0], &pair[1]]), "no message names the pair {pair}: {json:#}");
