@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use oracle::model::Spec;
+use oracle::model::{Launch, Spec};
 use oracle::shrink::shrink;
 use oracle::verdict::{Verdict, judge};
 use oracle::{PASSES, generate, read};
@@ -351,10 +351,18 @@ fn random_specs_come_out_as_the_oracle_says() {
             |spec: &Spec| judge(spec, PASSES).is_ok_and(|verdict| check(spec, &verdict).is_err());
         let small = shrink(spec, &fails);
         let small_words = judge(&small, PASSES).map(|verdict| check(&small, &verdict));
+        let line = |words: &str| {
+            words.lines().next().unwrap_or_default().chars().take(200).collect::<String>()
+        };
+        let each = failures
+            .iter()
+            .take(20)
+            .map(|(seed, _, words)| format!("seed {seed}: {}", line(words)));
+        let each = each.collect::<Vec<_>>();
         panic!(
-            "{} of {count} specs fail, seeds {:?}\n\nseed {seed}: {words}\n\n{}\nsmaller: {small_words:?}\n\n{}",
+            "{} of {count} specs fail\n{}\n\nseed {seed}: {words}\n\n{}\nsmaller: {small_words:?}\n\n{}",
             failures.len(),
-            failures.iter().map(|(seed, ..)| seed).collect::<Vec<_>>(),
+            each.join("\n"),
             spec.toml(),
             small.toml(),
         );
