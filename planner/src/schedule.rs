@@ -201,11 +201,10 @@ pub struct Edge {
 
 /// Why an edge holds.
 ///
-/// A node launched early comes after whatever the node before it on its stream comes after; such an
-/// edge has the kind that it has for that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeKind {
-    /// By the order of issue on the stream of `to`.
+    /// By the place of `to` on its stream: after a node issued before it there or, launched early,
+    /// after what such a node comes after.
     Stream,
     /// By an event recorded after `from`, or after a later node on the stream of `from`.
     Event,
@@ -254,7 +253,8 @@ fn edges_into(schedule: &Schedule<'_>, order: &Order, node: usize, first: usize)
     let mut at = node;
     loop {
         for wait in schedule.waits.get(at).into_iter().flatten() {
-            let by = EdgeKind::Event;
+            // An early node has it by its place on the stream, not by an event of its own.
+            let by = if at == node { EdgeKind::Event } else { EdgeKind::Stream };
             back_along_stream(schedule, wait.source, first, |from| {
                 // What comes before the event's step is on the path through that step. An event
                 // covers what it does not come after, too; that is an edge of its own.
