@@ -312,6 +312,13 @@ pub enum Fault {
         /// Where that one is declared.
         declared: Span,
     },
+    /// A spec's file that cannot be read.
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
     /// A configuration file that cannot be used.
     Config {
         /// The file.
@@ -385,6 +392,7 @@ impl Error {
     pub const fn code(&self) -> Code {
         match &self.fault {
             Fault::Syntax(_)
+            | Fault::Unreadable { .. }
             | Fault::Type { .. }
             | Fault::Missing { .. }
             | Fault::NotAName { .. }
@@ -421,6 +429,7 @@ impl Error {
     pub fn message(&self) -> String {
         match &self.fault {
             Fault::Syntax(text) => text.clone(),
+            Fault::Unreadable { path, reason } => format!("cannot read `{path}`: {reason}"),
             Fault::Type { key, expected, found } => {
                 format!("`{key}` must be {expected}, found {found}")
             }

@@ -56,6 +56,14 @@ struct Gaps {
 }
 
 impl Read {
+    /// The spec, if nothing is wrong with it.
+    ///
+    /// # Errors
+    /// All that is wrong with the text, by place.
+    pub fn whole(self) -> Result<Spec, Vec<Error>> {
+        if self.errors.is_empty() { Ok(self.spec) } else { Err(self.errors) }
+    }
+
     /// Whether an error of a later stage stands on its own: whether it would be there whatever the
     /// parts that were left out of the spec had said.
     pub fn stands(&self, later: &Error) -> bool {
@@ -88,26 +96,18 @@ impl Read {
     }
 }
 
-/// The spec that a text declares. `base` is the folder that `config` is relative to.
-///
-/// # Errors
-/// All that is wrong with the text, by place.
+/// Reads the spec that a text declares. `base` is the folder that `config` is relative to.
 ///
 /// ```
 /// use scratchpool_planner::toml_spec;
-/// let spec = toml_spec::read("pool.name = 'Empty'", ".".as_ref()).map_err(|errors| errors.len());
-/// assert_eq!(spec?.name.value, "Empty");
-/// let errors = toml_spec::read("pool.nam = 'Empty'", ".".as_ref()).unwrap_err();
-/// assert_eq!(errors[0].help().as_deref(), Some("did you mean `name`?"));
-/// # Ok::<(), usize>(())
+/// let read = toml_spec::read("pool.name = 'Empty'", ".".as_ref());
+/// assert_eq!(read.whole().map(|spec| spec.name.value), Ok("Empty".to_owned()));
+///
+/// let read = toml_spec::read("pool.nam = 'Empty'", ".".as_ref());
+/// let unknown = read.errors.last().and_then(|error| error.help());
+/// assert_eq!(unknown.as_deref(), Some("did you mean `name`?"));
 /// ```
-pub fn read(text: &str, base: &Path) -> Result<Spec, Vec<Error>> {
-    let read = read_partial(text, base);
-    if read.errors.is_empty() { Ok(read.spec) } else { Err(read.errors) }
-}
-
-/// As [`read`], but with what could be read beside the errors.
-pub fn read_partial(text: &str, base: &Path) -> Read {
+pub fn read(text: &str, base: &Path) -> Read {
     let too_long = u64::try_from(text.len()).map_or(true, |length| length > MOST_BYTES);
     if too_long {
         let reason = format!("a spec has at most {} MiB", MOST_BYTES >> 20);
@@ -225,6 +225,8 @@ impl<'t> Reader<'t> {
             spec.groups =
                 tables.into_iter().filter_map(|(table, place)| self.group(table, place)).collect();
         }
+        // A dim that was left out must not give way to a value of the configuration.
+        spec.config.retain(|(name, _)| !self.gaps.names.contains(name));
         spec
     }
 
@@ -313,12 +315,12 @@ impl<'t> Reader<'t> {
                 self.gaps.layers |= layers.count.is_none();
                 continue;
             }
-            match (self.key_name(key), self.column(key_text, node)) {
-                (Some(name), Some(source)) => layers.columns.push(Column { name, source }),
-                _ => {
-                    self.leave_out(key_text);
-                    self.gaps.layers = true;
-                }
+            let (name, source) = (self.key_name(key), self.column(key_text, node));
+            if let (Some(name), Some(source)) = (name, source) {
+                layers.columns.push(Column { name, source });
+            } else {
+                self.leave_out(key_text);
+                self.gaps.layers = true;
             }
         }
         layers
@@ -785,7 +787,7 @@ mod tests {
 
     #[test]
     fn every_part_of_a_spec_is_read() {
-        let spec = read(WHOLE, Path::new(".")).unwrap();
+        let spec = read(WHOLE, Path::new(".")).whole().unwrap();
         let at = |span: Span| &WHOLE[index(span.start)..index(span.end)];
         assert_eq!((spec.name.value.as_str(), at(spec.name.span)), ("Scratch", "Scratch"));
         let number = |value: Option<Spanned<i64>>| value.map(|value| (value.value, at(value.span)));
@@ -836,7 +838,7 @@ mod tests {
     /// Each error as `code: message @ the text it points at`, after a pool that is right.
     fn errors(text: &str) -> Vec<String> {
         let text = format!("pool.name = 'P'\n{text}");
-        let read = read_partial(&text, Path::new("/no such folder"));
+        let read = read(&text, Path::new("/no such folder"));
         let line = |error: &Error| {
             let at = &text[index(error.span.start)..index(error.span.end)];
             format!("{}: {} @ {at}", error.code(), error.message())
@@ -993,9 +995,9 @@ mod tests {
 
     #[test]
     fn a_spec_without_a_pool_says_so() {
-        let errors = read("", Path::new(".")).unwrap_err();
+        let errors = read("", Path::new(".")).errors;
         assert_eq!(errors[0].message(), "the spec has no `[pool]`");
-        let errors = read("[pool]", Path::new(".")).unwrap_err();
+        let errors = read("[pool]", Path::new(".")).errors;
         assert_eq!(errors[0].message(), "`[pool]` has no `name`");
     }
 
@@ -1008,7 +1010,7 @@ mod tests {
             ("zebra = 1", None),
         ] {
             let text = format!("pool.name = 'P'\n{text}");
-            let errors = read(&text, Path::new(".")).unwrap_err();
+            let errors = read(&text, Path::new(".")).errors;
             assert_eq!(errors[0].help().as_deref(), expected, "{text}");
         }
     }
@@ -1023,14 +1025,14 @@ mod tests {
     #[test]
     fn hostile_text_ends_with_few_short_errors() {
         let deep = format!("pool.name = 'P'\nx = {}", "[".repeat(50_000));
-        assert_eq!(read(&deep, Path::new(".")).unwrap_err()[0].code(), Code::Syntax);
+        assert_eq!(read(&deep, Path::new(".")).errors[0].code(), Code::Syntax);
         let many: String = (0..100_000).map(|key| format!("k{key} = 1\n")).collect();
-        assert_eq!(read(&many, Path::new(".")).unwrap_err().len(), MOST_ERRORS);
+        assert_eq!(read(&many, Path::new(".")).errors.len(), MOST_ERRORS);
         let long = "x".repeat(5 << 20);
-        let errors = read(&long, Path::new(".")).unwrap_err();
+        let errors = read(&long, Path::new(".")).errors;
         assert_eq!(errors[0].message(), "a spec has at most 4 MiB");
         let key = format!("pool.name = 'P'\n{} = 1", "x".repeat(1 << 20));
-        let errors = read(&key, Path::new(".")).unwrap_err();
+        let errors = read(&key, Path::new(".")).errors;
         assert!(errors[0].message().len() < 200);
     }
 
@@ -1039,7 +1041,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("scratchpool-read-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("c.json"), r#"{"head_dim": 512}"#).unwrap();
-        let spec = read("config = 'c.json'\npool.name = 'P'", &folder).unwrap();
+        let spec = read("config = 'c.json'\npool.name = 'P'", &folder).whole().unwrap();
         assert_eq!(spec.config, [("head_dim".to_owned(), Value::Int(512))]);
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -1052,21 +1054,22 @@ mod tests {
         };
         let order = Fault::Order { step: "a".into(), after: "b".into(), declared: Span::default() };
         let order = Error::new(order, Span::default());
-        let read = |text: &str| read_partial(&format!("pool.name = 'P'\n{text}"), Path::new("/"));
+        let read_after_pool =
+            |text: &str| read(&format!("pool.name = 'P'\n{text}"), Path::new("/"));
 
-        let whole = read("dims.n = 1");
+        let whole = read_after_pool("dims.n = 1");
         assert!(whole.stands(&unknown(NameKind::Value, "m")));
-        let one_dim = read("dims.n = 'm +'");
+        let one_dim = read_after_pool("dims.n = 'm +'");
         assert!(!one_dim.stands(&unknown(NameKind::Value, "n")));
         assert!(one_dim.stands(&unknown(NameKind::Value, "m")));
         assert!(one_dim.stands(&order));
-        let no_config = read_partial("config = 'no such file'\npool.name = 'P'", Path::new("/"));
+        let no_config = read("config = 'no such file'\npool.name = 'P'", Path::new("/"));
         assert!(!no_config.stands(&unknown(NameKind::Value, "m")));
         assert!(no_config.stands(&unknown(NameKind::Step, "m")));
-        let no_step = read("[[step]]\nnam = 's'");
+        let no_step = read_after_pool("[[step]]\nnam = 's'");
         assert!(!no_step.stands(&unknown(NameKind::Step, "s")));
         assert!(no_step.stands(&unknown(NameKind::Group, "s")));
-        let not_toml = read("x");
+        let not_toml = read_after_pool("x");
         assert!(!not_toml.stands(&order));
     }
 }

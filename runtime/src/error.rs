@@ -2,7 +2,7 @@
 //!
 //! | when | errors |
 //! | --- | --- |
-//! | allocating a pool | [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
+//! | allocating a pool | [`Size`](Error::Size),  [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
 //! | `begin` | [`TooManyRows`](Error::TooManyRows) |
 //! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
 //! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
@@ -103,6 +103,9 @@ pub enum Error {
         /// Alignment asked for.
         align: u64,
     },
+    /// Dims given at start-up that make a buffer impossible.
+    #[error(transparent)]
+    Size(#[from] crate::size::SizeError),
     /// The caller handed in another number of streams than the schedule names.
     #[error("{given} streams were handed in for a schedule that names {expected}")]
     StreamCount {

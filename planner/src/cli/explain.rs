@@ -1,0 +1,243 @@
+//! Why two buffers may share bytes, or why not and what would change that.
+
+use std::fmt::Write as _;
+
+use super::json;
+use super::table::{chain, reach, size, wrap};
+use crate::error::{Conflict, Error, Fault, NameKind, nearest};
+use crate::explain::{Proof, ProofPath};
+use crate::plan::{Explainer, Plan};
+use crate::spec::Span;
+
+/// One pair of buffers and what is known about it.
+pub(crate) struct Pair<'p> {
+    a: &'p str,
+    b: &'p str,
+    /// The bytes that overlap in the arena.
+    overlap: u64,
+    /// By how much the arena would change with the other answer.
+    stake: u64,
+    answer: Answer,
+}
+
+enum Answer {
+    /// They may share bytes.
+    May(Proof),
+    /// They must not; with the order that shows it, where one of two buffers is not needed for it.
+    MustNot(Option<Conflict>),
+}
+
+/// The buffers that a word of the command line names: one, or those of a group.
+pub(crate) fn buffers(plan: &Plan, word: &str) -> Result<Vec<usize>, Box<Error>> {
+    let structure = &plan.structure;
+    if let Some(buffer) = plan.buffer(word) {
+        return Ok(vec![buffer]);
+    }
+    if let Some(group) = structure.groups.iter().find(|group| group.name == word) {
+        return Ok(group.buffers.clone().collect());
+    }
+    let kind = if word.contains('.') { NameKind::Buffer } else { NameKind::Group };
+    let groups = structure.groups.iter().map(|group| group.name.as_str());
+    let names = structure.buffers.iter().map(|buffer| buffer.name.as_str());
+    let nearest = nearest(word, groups.chain(names));
+    let fault = Fault::UnknownName { kind, name: word.to_owned(), nearest };
+    Err(Box::new(Error::new(fault, Span::default())))
+}
+
+/// What is known about each pair of two different buffers, one of each list.
+pub(crate) fn pairs<'p>(plan: &'p Plan, a: &[usize], b: &[usize]) -> Vec<Pair<'p>> {
+    let explainer = plan.explain();
+    let mut seen = std::collections::BTreeSet::new();
+    let mut pairs = Vec::new();
+    for first in a {
+        for second in b {
+            if first != second && seen.insert((first.min(second), first.max(second))) {
+                pairs.extend(pair(plan, &explainer, *first, *second));
+            }
+        }
+    }
+    pairs
+}
+
+fn pair<'p>(plan: &'p Plan, explainer: &Explainer<'_>, a: usize, b: usize) -> Option<Pair<'p>> {
+    let (first, second) = (plan.layout.buffers.get(a)?, plan.layout.buffers.get(b)?);
+    let answer = match explainer.proof(a, b) {
+        Some(proof) => Answer::May(proof),
+        None => Answer::MustNot(explainer.counterexample(a, b)),
+    };
+    Some(Pair {
+        a: &first.name,
+        b: &second.name,
+        overlap: overlap(plan, a, b),
+        stake: explainer.stake(a, b),
+        answer,
+    })
+}
+
+/// The bytes that two buffers have in common in the arena.
+pub(crate) fn overlap(plan: &Plan, a: usize, b: usize) -> u64 {
+    let range = |buffer: usize| {
+        let buffer = plan.layout.buffers.get(buffer);
+        buffer.map_or((0, 0), |buffer| (buffer.offset, buffer.offset + buffer.bytes))
+    };
+    let ((a_start, a_end), (b_start, b_end)) = (range(a), range(b));
+    a_end.min(b_end).saturating_sub(a_start.max(b_start))
+}
+
+// ---- for people ----
+
+/// All pairs, a paragraph each.
+pub(crate) fn draw(pairs: &[Pair<'_>]) -> String {
+    let mut text = String::new();
+    for (position, pair) in pairs.iter().enumerate() {
+        if position > 0 {
+            text.push('\n');
+        }
+        draw_one(pair, &mut text);
+    }
+    text
+}
+
+fn draw_one(pair: &Pair<'_>, text: &mut String) {
+    let Pair { a, b, overlap, stake, answer } = pair;
+    let amount = |bytes: u64| format!("{bytes} bytes ({})", size(bytes));
+    match answer {
+        Answer::May(proof) => {
+            let _ = writeln!(text, "{a} and {b} may share bytes");
+            let placed = match (overlap, stake) {
+                (0, _) => "in this arena they lie apart".to_owned(),
+                (_, 0) => format!(
+                    "they share {}, but apart the arena would be no larger",
+                    amount(*overlap)
+                ),
+                _ => format!(
+                    "they share {}; apart, the arena would be {} larger",
+                    amount(*overlap),
+                    amount(*stake)
+                ),
+            };
+            wrap(text, "  ", &placed);
+            match proof {
+                Proof::NeverAccessed { buffer } => {
+                    wrap(text, "  ", &format!("no step ever touches {buffer}, so it has no bytes"));
+                }
+                Proof::HappensBefore { paths } => {
+                    paths.iter().for_each(|path| draw_path(path, text));
+                }
+            }
+        }
+        Answer::MustNot(conflict) => {
+            let _ = writeln!(text, "{a} and {b} must not share bytes");
+            let at_stake = match stake {
+                0 => "sharing would save nothing here".to_owned(),
+                _ => format!("sharing would save {}", amount(*stake)),
+            };
+            wrap(text, "  ", &at_stake);
+            let Some(conflict) = conflict else { return };
+            for line in &conflict.trace {
+                wrap(text, "  ", line);
+            }
+            wrap(text, "  ", &layers(&conflict.layers));
+            let mend = match &conflict.mend {
+                Some(mend) => format!(
+                    "with `after = [\"{}\"]` on step `{}` they could share",
+                    mend.after, mend.waiter
+                ),
+                None => "no single `after` was found that would let them share".to_owned(),
+            };
+            wrap(text, "  ", &mend);
+        }
+    }
+}
+
+fn draw_path(path: &ProofPath, text: &mut String) {
+    let verb = |write: bool| if write { "written" } else { "read" };
+    let from =
+        format!("{} is last {} by {}", path.before, verb(path.from.write), path.from.place());
+    let to = format!("{} is next {} by {}", path.after, verb(path.to.write), path.to.place());
+    wrap(
+        text,
+        "  ",
+        &format!("{}, then {}: {}, {}", path.before, path.after, chain(path), reach(path)),
+    );
+    wrap(text, "      ", &from);
+    for (edge, layer) in path.edges.iter().zip(path.through.iter().skip(1)) {
+        wrap(text, "      ", &format!("{edge}, layer {layer}"));
+    }
+    wrap(text, "      ", &to);
+    wrap(text, "      ", &layers(&path.layers));
+}
+
+fn layers(pairs: &[(usize, usize)]) -> String {
+    if pairs.iter().all(|(a, b)| a == b) {
+        let layers: Vec<_> = pairs.iter().map(|(layer, _)| *layer).collect();
+        return format!("so in {}", crate::error::layer_list(&layers));
+    }
+    let shown: Vec<_> = pairs.iter().take(6).map(|(a, b)| format!("{a} and {b}")).collect();
+    let more = pairs.len().saturating_sub(shown.len());
+    let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
+    format!("so between layers {}{tail}", shown.join(", "))
+}
+
+// ---- for programs ----
+
+/// All pairs as one JSON document.
+pub(crate) fn as_json(pairs: &[Pair<'_>]) -> String {
+    let pairs = pairs.iter().map(|pair| {
+        let mut fields = vec![
+            ("a", json::string(pair.a)),
+            ("b", json::string(pair.b)),
+            ("may_share", matches!(pair.answer, Answer::May(_)).to_string()),
+            ("shared_bytes", pair.overlap.to_string()),
+            ("arena_bytes_at_stake", pair.stake.to_string()),
+        ];
+        match &pair.answer {
+            Answer::May(proof) => fields.extend(proof_fields(proof, pair.a)),
+            Answer::MustNot(conflict) => fields.extend(conflict.iter().flat_map(conflict_fields)),
+        }
+        json::object(fields)
+    });
+    json::document([("pairs", json::lines(pairs))])
+}
+
+/// How a proof stands in JSON: its kind, the edges of one path, and all paths.
+///
+/// The one path leads from `a` to the other buffer, where any does.
+pub(crate) fn proof_fields(proof: &Proof, a: &str) -> Vec<(&'static str, String)> {
+    match proof {
+        Proof::NeverAccessed { buffer } => vec![
+            ("by", json::string("never_accessed")),
+            ("edges", json::strings(&[])),
+            ("buffer", json::string(buffer)),
+        ],
+        Proof::HappensBefore { paths } => {
+            let first = paths.iter().find(|path| path.before == a).or(paths.first());
+            let edges = first.map_or(&[][..], |path| path.edges.as_slice());
+            let paths = paths.iter().map(|path| {
+                json::object([
+                    ("before", json::string(&path.before)),
+                    ("after", json::string(&path.after)),
+                    ("edges", json::strings(&path.edges)),
+                    ("layers", json::layers(&path.layers)),
+                ])
+            });
+            vec![
+                ("by", json::string("happens_before")),
+                ("edges", json::strings(edges)),
+                ("paths", json::list(paths)),
+            ]
+        }
+    }
+}
+
+fn conflict_fields(conflict: &Conflict) -> Vec<(&'static str, String)> {
+    let mend = conflict.mend.as_ref().map_or("null".to_owned(), |mend| {
+        json::object([("step", json::string(&mend.waiter)), ("after", json::string(&mend.after))])
+    });
+    vec![
+        ("trace", json::strings(&conflict.trace)),
+        ("accesses", json::list([json::access(&conflict.first), json::access(&conflict.second)])),
+        ("layers", json::layers(&conflict.layers)),
+        ("mend", mend),
+    ]
+}
