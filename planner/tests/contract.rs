@@ -275,6 +275,15 @@ fn chain(spec: &Spec, verdict: &Verdict, (a, b): (usize, usize), proof: &Value) 
                 find(awaited)?.stream == source.stream,
                 "{awaited} and {from} are on two streams: {edge}"
             );
+        } else if let Some(inherits) =
+            by.strip_prefix("as ").and_then(|by| by.strip_suffix(" before it"))
+        {
+            // An early launch comes after all that the node just before it comes after.
+            require!(target.launch == Launch::Early, "{to} is not launched early: {edge}");
+            require!(
+                find(inherits)?.stream == target.stream,
+                "{inherits} and {to} are on two streams: {edge}"
+            );
         } else {
             require!(
                 source.stream == by && target.stream == by,
