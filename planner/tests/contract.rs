@@ -264,31 +264,17 @@ fn chain(spec: &Spec, verdict: &Verdict, (a, b): (usize, usize), proof: &Value) 
         };
         let (source, target) = (find(from)?, find(to)?);
         if by == "event" {
-            require!(!target.after.is_empty(), "{to} waits for nothing: {edge}");
-        } else if let Some(awaited) = by.strip_prefix("event after ") {
-            // The event of a later step of the stream covers the source.
-            require!(
-                target.after.iter().any(|wait| wait.step == awaited),
-                "{to} does not wait for {awaited}: {edge}"
-            );
-            require!(
-                find(awaited)?.stream == source.stream,
-                "{awaited} and {from} are on two streams: {edge}"
-            );
-        } else if let Some(inherits) =
-            by.strip_prefix("as ").and_then(|by| by.strip_suffix(" before it"))
-        {
-            // An early launch comes after all that the node just before it comes after.
-            require!(target.launch == Launch::Early, "{to} is not launched early: {edge}");
-            require!(
-                find(inherits)?.stream == target.stream,
-                "{inherits} and {to} are on two streams: {edge}"
-            );
+            // The event is recorded after the source, or after a later step of its stream.
+            let covers = target
+                .after
+                .iter()
+                .any(|wait| find(&wait.step).is_ok_and(|awaited| awaited.stream == source.stream));
+            require!(covers, "{to} waits for no event of {from}'s stream: {edge}");
         } else {
-            require!(
-                source.stream == by && target.stream == by,
-                "not both steps are on {by}: {edge}"
-            );
+            require!(target.stream == by, "{to} is not on {by}: {edge}");
+            // An early launch comes after all that the node just before it comes after.
+            let early = target.launch == Launch::Early;
+            require!(source.stream == by || early, "{from} is not on {by}: {edge}");
         }
         edges.push((from, to));
     }
