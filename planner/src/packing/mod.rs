@@ -523,10 +523,12 @@ impl Packer {
         enough: u64,
     ) -> Laid {
         let n = sizes.len();
-        let rounds = match n {
-            0..=ALWAYS_PROVEN => 8,
-            0..=SEARCHABLE => 64,
-            _ => 0,
+        let rounds = if n <= ALWAYS_PROVEN {
+            8
+        } else if n <= SEARCHABLE {
+            64
+        } else {
+            0
         };
         let first = greedy::pack(sizes, aligns, conflicts, enough.max(clique), rounds);
         let mut range = Range {
