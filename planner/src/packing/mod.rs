@@ -46,6 +46,10 @@ const SEARCHABLE: usize = 1024;
 /// The fewest nodes that a question is worth.
 const MIN_SLICE: u64 = 200;
 
+/// The most nodes of the first attempt at the lower bound: with a larger budget it is better to
+/// start again, having learnt, than to persist.
+const MAX_SLICE: u64 = 3_200;
+
 /// Up to this many items, the search hopes for a proof, not for a good packing alone.
 const FEW: usize = 40;
 
@@ -485,10 +489,12 @@ impl Packer {
         enough: u64,
     ) -> Laid {
         let n = sizes.len();
-        let rounds = match n {
-            0..=ALWAYS_PROVEN => 8,
-            0..=SEARCHABLE => 64,
-            _ => 0,
+        let rounds = if n <= ALWAYS_PROVEN {
+            8
+        } else if n <= SEARCHABLE {
+            64
+        } else {
+            0
         };
         let first = greedy::pack(sizes, aligns, conflicts, enough.max(clique), rounds);
         let mut range =
@@ -540,7 +546,7 @@ impl Packer {
         let few = question.sizes.len() <= FEW;
         let saved = self.nodes_left / 8 * if few { 7 } else { 4 };
         let attempts = if few { 1 } else { ATTEMPTS };
-        let mut slice = (self.nodes_left / 64).max(MIN_SLICE);
+        let mut slice = (self.nodes_left / 64).clamp(MIN_SLICE, MAX_SLICE);
         let mut step = 0;
         let mut out_of_reach = range.target();
         while !range.is_closed() && self.nodes_left > saved {
