@@ -90,7 +90,10 @@ fn smaller(spec: &Spec) -> Vec<Spec> {
         with(&|other| other.layers = None);
     }
     with(&|other| other.exclusive.clear());
-    with(&|other| other.align = None);
+    // The default alignment is larger than some buffer's own.
+    if spec.groups.iter().flat_map(|group| &group.buffers).all(|buffer| buffer.align.is_none()) {
+        with(&|other| other.align = None);
+    }
     all
 }
 
