@@ -91,10 +91,23 @@ fn allocation_makes_one_arena_and_each_stream_and_event_once() {
     made.sort();
     assert_eq!(
         made,
-        ["allocate 574619648 to 256", "event e0", "event e1", "event e2", "stream aux0", "stream aux1", "stream main"]
+        [
+            "allocate 574619648 to 256",
+            "event e0",
+            "event e1",
+            "event e2",
+            "stream aux0",
+            "stream aux1",
+            "stream main"
+        ]
     );
     drop(pool.begin(1).unwrap());
-    assert!(recorder.take().iter().all(|line| !line.starts_with("event") && !line.starts_with("stream")));
+    assert!(
+        recorder
+            .take()
+            .iter()
+            .all(|line| !line.starts_with("event") && !line.starts_with("stream"))
+    );
 }
 
 #[test]

@@ -116,7 +116,6 @@ pub mod relay {
                 bytes_per_copy: x.max(y),
                 base_align: 256,
                 sum_bytes: x.saturating_add(y),
-                lower_bound_bytes: x.max(y),
             };
             Ok(Self { max_rows, offsets: [0, 0], memory })
         }

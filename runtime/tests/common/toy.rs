@@ -34,14 +34,7 @@ unsafe impl<T: Toy> Plan for Toys<T> {
     }
 
     fn memory(&self) -> MemoryReport {
-        MemoryReport {
-            pool: "Toy",
-            copies: 1,
-            bytes_per_copy: 64,
-            base_align: 64,
-            sum_bytes: 128,
-            lower_bound_bytes: 64,
-        }
+        MemoryReport { pool: "Toy", copies: 1, bytes_per_copy: 64, base_align: 64, sum_bytes: 128 }
     }
 
     fn tensor_bytes(&self, _: usize, rows: usize) -> u64 {
