@@ -27,8 +27,8 @@ use scratchpool_planner::config;
 use scratchpool_planner::error::{Error, Fault, NameKind, nearest};
 use scratchpool_planner::expr::Expr;
 use scratchpool_planner::spec::{
-    After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name, Spanned,
-    Spec, Step, Target,
+    After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name,
+    Spanned, Spec, Step, Target,
 };
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Visibility};
 
@@ -237,7 +237,12 @@ impl Parser {
     }
 
     fn name(&mut self, ident: &Ident) -> Name {
-        Name::new(unraw(ident), self.places.add(ident.span()))
+        let word = unraw(ident);
+        // Words that not even `r#` makes a name.
+        if matches!(word.as_str(), "self" | "Self" | "super" | "crate" | "_") {
+            self.error(Fault::NotAName { word: word.clone() }, ident.span());
+        }
+        Name::new(word, self.places.add(ident.span()))
     }
 
     /// `key = expr`.
@@ -287,12 +292,7 @@ impl Parser {
         self.integer(&entry.word(), tokens, entry.key.span())
     }
 
-    fn integer(
-        &mut self,
-        key: &str,
-        tokens: &[TokenTree],
-        around: Span,
-    ) -> Option<Spanned<i64>> {
+    fn integer(&mut self, key: &str, tokens: &[TokenTree], around: Span) -> Option<Spanned<i64>> {
         let text: String = tokens.iter().map(ToString::to_string).collect();
         match text.replace('_', "").parse() {
             Ok(value) => Some(Spanned::new(value, self.places.add_all(tokens, around))),
@@ -333,7 +333,9 @@ impl Parser {
                 ("ubatches", _) => self.spec.ubatches = self.integer_of(&entry),
                 ("rows", _) => self.spec.rows = self.name_of(&entry, "the name of a dim"),
                 ("config", _) => self.config(&entry, root),
-                ("crate", EntryValue::Is(path)) => self.krate = Some(path.iter().cloned().collect()),
+                ("crate", EntryValue::Is(path)) => {
+                    self.krate = Some(path.iter().cloned().collect());
+                }
                 ("dims", EntryValue::List(list)) => self.dims(list),
                 ("layers", EntryValue::List(list)) => self.layers(list),
                 ("exclusive", EntryValue::List(list)) => {
@@ -554,7 +556,11 @@ impl Parser {
     }
 
     /// `name` or `first.second`, as parts of a list.
-    fn dotted(&mut self, key: &str, list: &proc_macro2::Group) -> Vec<(String, Option<String>, scratchpool_planner::spec::Span)> {
+    fn dotted(
+        &mut self,
+        key: &str,
+        list: &proc_macro2::Group,
+    ) -> Vec<(String, Option<String>, scratchpool_planner::spec::Span)> {
         let mut found = Vec::new();
         for part in split_at_commas(list.stream()) {
             match part.as_slice() {
@@ -587,7 +593,9 @@ impl Parser {
                 None => afters.push(After { prev: false, step: first, span }),
                 Some(step) if first == "prev" => afters.push(After { prev: true, step, span }),
                 Some(second) => {
-                    let text = format!("`{first}.{second}` is no step; to wait for an earlier layer, write `prev.{second}`");
+                    let text = format!(
+                        "`{first}.{second}` is no step; to wait for an earlier layer, write `prev.{second}`"
+                    );
                     self.errors.push(Error::new(Fault::Syntax(text), span));
                 }
             }
@@ -683,7 +691,13 @@ impl Parser {
             let tokens: Vec<TokenTree> = tokens.into_iter().collect();
             self.integer("align", &tokens, span)
         });
-        let ((group, buffer), shape, dtype) = (group?, shape?, dtype?);
+        // A field in error keeps its place, so that its uses are no errors too.
+        let (group, buffer) = match group {
+            Some(names) => names,
+            None => (self.name(&ident), self.name(&ident)),
+        };
+        let shape = shape.unwrap_or_else(|| vec![Expr::int(1, buffer.span)]);
+        let dtype = dtype.unwrap_or(Spanned::new(DType::U8, buffer.span));
         let full = format!("{}.{}", group.value, buffer.value);
         let rank = shape.len();
         let element = dtype.value;
@@ -732,8 +746,7 @@ impl Parser {
 
     fn shape(&mut self, tokens: TokenStream, around: Span) -> Option<Vec<Expr>> {
         let parts = split_at_commas(tokens);
-        let extents: Vec<Option<Expr>> =
-            parts.iter().map(|part| self.expr(part, around)).collect();
+        let extents: Vec<Option<Expr>> = parts.iter().map(|part| self.expr(part, around)).collect();
         extents.into_iter().collect()
     }
 
@@ -746,8 +759,7 @@ impl Parser {
         let found = DType::from_word(&unraw(word));
         if found.is_none() {
             let nearest = nearest(&unraw(word), DType::ALL.iter().map(|each| each.as_str()));
-            let fault =
-                Fault::UnknownName { kind: NameKind::DType, name: unraw(word), nearest };
+            let fault = Fault::UnknownName { kind: NameKind::DType, name: unraw(word), nearest };
             self.error(fault, word.span());
         }
         found.map(|dtype| Spanned::new(dtype, self.places.add(word.span())))

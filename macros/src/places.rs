@@ -72,12 +72,13 @@ impl Places {
                 TokenTree::Group(group) => {
                     let inner: Vec<TokenTree> = group.stream().into_iter().collect();
                     let (open, close) = match group.delimiter() {
-                        proc_macro2::Delimiter::Parenthesis => ("(", ")"),
                         proc_macro2::Delimiter::Bracket => ("[", "]"),
                         proc_macro2::Delimiter::Brace => ("{", "}"),
-                        // What `macro_rules!` puts around a pasted expression: parentheses that
-                        // nobody wrote.
-                        proc_macro2::Delimiter::None => ("(", ")"),
+                        // `None` is what `macro_rules!` puts around a pasted expression:
+                        // parentheses that nobody wrote.
+                        proc_macro2::Delimiter::Parenthesis | proc_macro2::Delimiter::None => {
+                            ("(", ")")
+                        }
                     };
                     self.push(open, group.span_open(), text, table);
                     self.flatten(&inner, text, table);

@@ -411,13 +411,7 @@ impl Facts<'_> {
         let (from, to) = (self.step_name(edge.from), self.step_name(edge.to));
         match edge.by {
             EdgeKind::Stream => format!("{from} -> {to} ({})", self.stream_name(edge.to)),
-            EdgeKind::Event(source) if source == edge.from => format!("{from} -> {to} (event)"),
-            EdgeKind::Event(source) => {
-                format!("{from} -> {to} (event after {})", self.step_name(source))
-            }
-            EdgeKind::Inherited(previous) => {
-                format!("{from} -> {to} (as {} before it)", self.step_name(previous))
-            }
+            EdgeKind::Event => format!("{from} -> {to} (event)"),
         }
     }
 }

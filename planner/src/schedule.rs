@@ -200,15 +200,14 @@ pub struct Edge {
 }
 
 /// Why an edge holds.
+///
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeKind {
-    /// Both are on one stream.
+    /// By the place of `to` on its stream: after a node issued before it there or, launched early,
+    /// after what such a node comes after.
     Stream,
-    /// `to` waits for the event recorded after the node given: `from` itself, or a later one on its
-    /// stream.
-    Event(usize),
-    /// `to` is launched early and comes after what its predecessor, the node given, waited for.
-    Inherited(usize),
+    /// By an event recorded after `from`, or after a later node on the stream of `from`.
+    Event,
 }
 
 /// A shortest path of edges that shows that `from` happens before `to`; `None` if it does not.
@@ -222,7 +221,7 @@ pub fn path(schedule: &Schedule<'_>, order: &Order, from: usize, to: usize) -> O
     let mut next: Vec<Option<Edge>> = vec![None; to - from + 1];
     let mut queue = std::collections::VecDeque::from([to]);
     'search: while let Some(node) = queue.pop_front() {
-        for edge in edges_into(schedule, node, from) {
+        for edge in edges_into(schedule, order, node, from) {
             // Only what `from` happens before can be on the way.
             if edge.from != from && !order.before(from, edge.from) {
                 continue;
@@ -248,23 +247,27 @@ pub fn path(schedule: &Schedule<'_>, order: &Order, from: usize, to: usize) -> O
 }
 
 /// The edges into `node` from nodes not before `first`.
-fn edges_into(schedule: &Schedule<'_>, node: usize, first: usize) -> Vec<Edge> {
+fn edges_into(schedule: &Schedule<'_>, order: &Order, node: usize, first: usize) -> Vec<Edge> {
     let mut edges = Vec::new();
     // An early node comes after what its predecessor comes after: walk back to a node that is not.
     let mut at = node;
     loop {
-        let inherited = |by| if at == node { by } else { EdgeKind::Inherited(at) };
         for wait in schedule.waits.get(at).into_iter().flatten() {
-            let by = inherited(EdgeKind::Event(wait.source));
+            // An early node has it by its place on the stream, not by an event of its own.
+            let by = if at == node { EdgeKind::Event } else { EdgeKind::Stream };
             back_along_stream(schedule, wait.source, first, |from| {
-                edges.push(Edge { from, to: node, by });
+                // What comes before the event's step is on the path through that step. An event
+                // covers what it does not come after, too; that is an edge of its own.
+                if !order.before(from, wait.source) {
+                    edges.push(Edge { from, to: node, by });
+                }
             });
         }
         let Some(previous) = schedule.previous.get(at).copied().flatten() else { break };
         if previous < first {
             break;
         }
-        let by = inherited(EdgeKind::Stream);
+        let by = EdgeKind::Stream;
         match schedule.launch(at) {
             Launch::Full => {
                 back_along_stream(schedule, previous, first, |from| {

@@ -23,8 +23,11 @@ use crate::view::{View, ViewMut};
 ///   block, initialised, and its address does not change;
 /// - a block that is dropped or [retired](Self::retire) is not given back while work that was
 ///   issued before could still touch it;
-/// - work on one stream and across events is ordered as the methods say.
-pub unsafe trait Device: Clone {
+/// - work on one stream and across events is ordered as the methods say, or, where it is not, no
+///   memory is harmed (the host device runs one kernel at a time);
+/// - where `Stream` is [`HostStream`](crate::HostStream), memory is what [`Host`](crate::Host)
+///   allocated.
+pub unsafe trait Device: Clone + core::fmt::Debug {
     /// One block of device memory. Dropping it is always safe: it waits, or defers, or leaks.
     type Memory;
     /// A queue of work.

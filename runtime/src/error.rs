@@ -2,7 +2,7 @@
 //!
 //! | when | errors |
 //! | --- | --- |
-//! | allocating a pool | [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
+//! | allocating a pool | [`Size`](Error::Size), [`Dim`](Error::Dim), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
 //! | `begin` | [`TooManyRows`](Error::TooManyRows) |
 //! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
 //! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
@@ -87,6 +87,14 @@ pub enum Error {
         /// Elements of the view.
         expected: usize,
     },
+    /// A dim given at start-up is not a size.
+    #[error("dim `{dim}` is {value}; it must be at least 1")]
+    Dim {
+        /// The dim.
+        dim: &'static str,
+        /// Its value.
+        value: usize,
+    },
     /// The device has not that much memory left.
     #[error("{bytes} bytes aligned to {align} could not be allocated")]
     OutOfMemory {
@@ -103,6 +111,9 @@ pub enum Error {
         /// Alignment asked for.
         align: u64,
     },
+    /// Dims given at start-up that make a buffer impossible.
+    #[error(transparent)]
+    Size(#[from] crate::size::SizeError),
     /// The caller handed in another number of streams than the schedule names.
     #[error("{given} streams were handed in for a schedule that names {expected}")]
     StreamCount {

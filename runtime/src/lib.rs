@@ -38,6 +38,7 @@ mod error;
 mod host;
 mod plan;
 mod pool;
+mod size;
 mod storage;
 mod view;
 mod walk;
@@ -49,6 +50,8 @@ pub use host::{
     Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, Order, RawView,
 };
 pub use plan::MemoryReport;
+pub use scratchpool_macros::scratch_pool;
+pub use size::SizeError;
 pub use storage::Backing;
 pub use view::{View, ViewMut};
 
@@ -63,6 +66,11 @@ pub mod tables {
 /// What generated code is made of. Not for people: contracts may change with the macro.
 #[doc(hidden)]
 pub mod generated {
+    /// Sizes given at start-up.
+    pub mod size {
+        pub use crate::size::*;
+    }
     pub use crate::plan::{Place, Plan};
     pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};
+    pub use crate::size::tensor_bytes;
 }

@@ -80,8 +80,6 @@ pub struct MemoryReport {
     pub base_align: u64,
     /// What the buffers of one copy would take apart.
     pub sum_bytes: u64,
-    /// The heaviest set of buffers of one copy that are live together.
-    pub lower_bound_bytes: u64,
 }
 
 impl MemoryReport {
@@ -93,7 +91,6 @@ impl MemoryReport {
             bytes_per_copy: layout.total_bytes,
             base_align: layout.base_align,
             sum_bytes: layout.sum_bytes,
-            lower_bound_bytes: layout.lower_bound_bytes,
         }
     }
 

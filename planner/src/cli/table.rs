@@ -156,16 +156,12 @@ fn reasons(paths: &[ProofPath]) -> Vec<String> {
     lines.into_iter().map(said).collect()
 }
 
-/// The steps of a path, those between whose events carry it included.
+/// The steps of a path.
 pub(crate) fn chain(path: &ProofPath) -> String {
     let mut text = path.from.step.clone();
     for edge in &path.edges {
-        // An edge reads `step -> step (why)`; a later step's event may stand for the first one.
-        let (steps, why) = edge.split_once(" (").unwrap_or((edge, ""));
-        if let Some(source) = why.strip_prefix("event after ") {
-            text.push_str(" -> ");
-            text.push_str(source.trim_end_matches(')'));
-        }
+        // An edge reads `step -> step (why)`.
+        let (steps, _) = edge.split_once(" (").unwrap_or((edge, ""));
         text.push_str(" -> ");
         text.push_str(steps.split_once(" -> ").map_or(steps, |(_, to)| to));
     }

@@ -7,6 +7,9 @@
 use super::Conflicts;
 use super::conflicts::ones;
 
+/// Up to this many items, branch and bound is quicker than any enumeration.
+const FEW: usize = 24;
+
 /// The heaviest clique that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heaviest {
@@ -19,8 +22,16 @@ pub(super) struct Heaviest {
 /// into classes without conflicts; a clique takes at most one item of each class, so the sum of the
 /// heaviest of each class bounds it.
 ///
-/// The weights must add up to less than 64 bits.
+/// A large graph with few maximal cliques, as that of intervals on a line, has them enumerated
+/// instead. With a limit of zero the answer is a clique found greedily. The weights must add up to less than 64 bits.
 pub(super) fn heaviest(weights: &[u64], conflicts: &Conflicts, node_limit: u64) -> Heaviest {
+    if weights.len() > FEW && node_limit > 0 {
+        let few = Walk::over(conflicts, 2 * weights.len());
+        if !few.cut_short {
+            let weight = few.found.iter().map(|clique| weigh(clique, weights)).max();
+            return Heaviest { weight: weight.unwrap_or(0), proven: true };
+        }
+    }
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(weights.get(i).copied().unwrap_or(0)));
     let mut hunt = Hunt {
@@ -56,11 +67,13 @@ struct Hunt {
 impl Hunt {
     fn expand(&mut self, candidates: &[u64], weight: u64) {
         self.best = self.best.max(weight);
-        if self.nodes_left == 0 {
+        let items: u32 = candidates.iter().map(|word| word.count_ones()).sum();
+        let cost = 1 + u64::from(items) / 64;
+        if self.nodes_left < cost {
             self.cut_short = true;
             return;
         }
-        self.nodes_left -= 1;
+        self.nodes_left -= cost;
         let coloured = self.colour(candidates);
         let mut remaining = candidates.to_vec();
         for &(item, bound) in coloured.iter().rev() {
@@ -108,27 +121,17 @@ pub(super) fn maximal(weights: &[u64], conflicts: &Conflicts, limit: usize) -> V
         (0..conflicts.len()).map(|start| greedy_around(start, conflicts, Some(weights))).collect();
     found.sort();
     found.dedup();
-    let mut walk = Walk {
-        conflicts,
-        clique: Vec::new(),
-        found: Vec::new(),
-        limit,
-        steps_left: limit.saturating_mul(4),
-    };
-    let mut all = vec![0_u64; conflicts.len().div_ceil(64)];
-    for i in 0..conflicts.len() {
-        insert(&mut all, i);
-    }
-    let none = vec![0_u64; all.len()];
-    walk.extend(all, none);
+    let mut walk = Walk::over(conflicts, limit);
     found.append(&mut walk.found);
     found.sort();
     found.dedup();
-    let weight =
-        |clique: &Vec<usize>| -> u64 { clique.iter().filter_map(|&i| weights.get(i)).sum() };
-    found.sort_by_key(|clique| std::cmp::Reverse(weight(clique)));
+    found.sort_by_key(|clique| std::cmp::Reverse(weigh(clique, weights)));
     found.truncate(limit.max(1));
     found
+}
+
+fn weigh(clique: &[usize], weights: &[u64]) -> u64 {
+    clique.iter().filter_map(|&i| weights.get(i)).sum()
 }
 
 /// A maximal clique around `start`: of what is still possible, always the heaviest, or with no
@@ -156,11 +159,32 @@ struct Walk<'a> {
     found: Vec<Vec<usize>>,
     limit: usize,
     steps_left: usize,
+    cut_short: bool,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// Meets maximal cliques, at most `limit` of them.
+    fn over(conflicts: &'a Conflicts, limit: usize) -> Self {
+        let mut walk = Walk {
+            conflicts,
+            clique: Vec::new(),
+            found: Vec::new(),
+            limit,
+            steps_left: limit.saturating_mul(8),
+            cut_short: false,
+        };
+        let mut all = vec![0_u64; conflicts.len().div_ceil(64)];
+        for i in 0..conflicts.len() {
+            insert(&mut all, i);
+        }
+        let none = vec![0_u64; all.len()];
+        walk.extend(all, none);
+        walk
+    }
+
     fn extend(&mut self, mut possible: Vec<u64>, mut done: Vec<u64>) {
         if self.found.len() >= self.limit || self.steps_left == 0 {
+            self.cut_short = true;
             return;
         }
         self.steps_left -= 1;

@@ -39,9 +39,22 @@ use search::{Question, Verdict};
 /// Up to this many items, a part is always searched to the end, whatever the [`Limits`] say.
 pub const ALWAYS_PROVEN: usize = 12;
 
-/// A graph with more items than this is packed greedily alone: decomposition and search are
-/// recursive and quadratic.
+/// A part of more items than this is packed greedily alone, beside a clique found greedily:
+/// decomposition and the searches are recursive, and more than quadratic.
 const SEARCHABLE: usize = 1024;
+
+/// The fewest nodes that a question is worth.
+const MIN_SLICE: u64 = 200;
+
+/// The most nodes of the first attempt at the lower bound: with a larger budget it is better to
+/// start again, having learnt, than to persist.
+const MAX_SLICE: u64 = 3_200;
+
+/// Up to this many items, the search hopes for a proof, not for a good packing alone.
+const FEW: usize = 40;
+
+/// Attempts at one height before another is tried.
+const ATTEMPTS: usize = 5;
 
 /// The largest sum of sizes and alignments: what fits 63 bits.
 const LARGEST: u64 = u64::MAX >> 1;
@@ -71,12 +84,15 @@ pub struct Problem {
 pub struct Limits {
     /// Nodes of the search for offsets, over all parts of more than [`ALWAYS_PROVEN`] items.
     pub nodes: u64,
-    /// Nodes of the search for the heaviest clique, for each part.
+    /// Nodes of the search for the heaviest clique, for each part; a node counts once more for
+    /// every 64 items in it. Zero leaves a clique found greedily.
     pub clique_nodes: u64,
 }
 
 impl Default for Limits {
-    /// Some seconds at most for a few hundred items, without compiler optimisation.
+    /// Enough for a proof with up to some 20 items of whatever conflicts, and for hundreds that live
+    /// along one timeline. Spending all of it took 1 second with 40 items and 3 with 150, without
+    /// compiler optimisation.
     fn default() -> Self {
         Self { nodes: 50_000, clique_nodes: 50_000 }
     }
@@ -366,12 +382,18 @@ impl Packer {
 
     fn prime(&self, parts: Vec<Shape>, conflicts: Conflicts) -> Shape {
         let weights: Vec<u64> = parts.iter().map(|part| part.clique).collect();
-        let clique = clique::heaviest(&weights, &conflicts, self.limits.clique_nodes);
+        let clique = self.heaviest(&weights, &conflicts);
         Shape {
             clique: clique.weight,
             clique_proven: clique.proven && parts.iter().all(|part| part.clique_proven),
             kind: Kind::Prime(parts, conflicts),
         }
+    }
+
+    fn heaviest(&self, weights: &[u64], conflicts: &Conflicts) -> clique::Heaviest {
+        let searchable = weights.len() <= SEARCHABLE;
+        let nodes = if searchable { self.limits.clique_nodes } else { 0 };
+        clique::heaviest(weights, conflicts, nodes)
     }
 
     /// Packs a shape whose alignments ask nothing. A height of `enough` is low enough.
@@ -434,7 +456,7 @@ impl Packer {
             .map(|group| {
                 let inside = conflicts.induced(&group);
                 let weights = pick(sizes, &group);
-                let clique = clique::heaviest(&weights, &inside, self.limits.clique_nodes);
+                let clique = self.heaviest(&weights, &inside);
                 (clique.weight, group, inside)
             })
             .collect();
@@ -467,7 +489,13 @@ impl Packer {
         enough: u64,
     ) -> Laid {
         let n = sizes.len();
-        let rounds = if n <= ALWAYS_PROVEN { 8 } else { 64 };
+        let rounds = if n <= ALWAYS_PROVEN {
+            8
+        } else if n <= SEARCHABLE {
+            64
+        } else {
+            0
+        };
         let first = greedy::pack(sizes, aligns, conflicts, enough.max(clique), rounds);
         let mut range =
             Range { least: clique, best: first, enough, granule: granule(sizes, aligns) };
@@ -498,62 +526,113 @@ impl Packer {
         let mut height = range.target();
         while !range.is_closed() {
             let mut nodes_left = u64::MAX;
-            let verdict = search::ask(Question { height, ..question }, &order, &mut nodes_left);
+            let verdict =
+                search::ask(Question { height, ..question }, &order, &mut nodes_left, &mut []);
             self.nodes += u64::MAX - nodes_left;
             range.learn(height, verdict);
             height = range.below_best();
         }
     }
 
-    /// Searches within the limits: first for the lower bound itself, then for heights between it
-    /// and the best packing known.
+    /// Searches within the limits: with half of them near the lower bound, then for heights between
+    /// what seems out of reach and the best packing known.
     fn improve(&mut self, question: Question<'_>, range: &mut Range) {
-        let orders = search_orders(&question);
-        let mut slice = (self.nodes_left / 64).max(200);
-        let half = self.nodes_left / 2;
+        let mut lessons = Lessons {
+            orders: search_orders(&question),
+            blame: vec![0; question.sizes.len()],
+            attempts: 0,
+        };
+        // Few items: a complete search is within reach, and worth saving the nodes for.
+        let few = question.sizes.len() <= FEW;
+        let saved = self.nodes_left / 8 * if few { 7 } else { 4 };
+        let attempts = if few { 1 } else { ATTEMPTS };
+        let mut slice = (self.nodes_left / 64).clamp(MIN_SLICE, MAX_SLICE);
+        let mut step = 0;
         let mut out_of_reach = range.target();
-        while !range.is_closed() && self.nodes_left > half {
-            let height = range.target();
-            for order in &orders {
-                let verdict = self.ask_briefly(Question { height, ..question }, order, slice);
-                let decided = verdict != Verdict::Undecided;
-                range.learn(height, verdict);
-                if decided {
-                    break;
+        while !range.is_closed() && self.nodes_left > saved {
+            let height = range.above(range.target(), step);
+            let question = Question { height, ..question };
+            match self.attempt(question, slice, &mut lessons, range) {
+                Known::Refuted => step = (2 * step).max(1),
+                Known::Fits => step /= 2,
+                Known::Nothing => {
+                    step = 0;
+                    slice += slice / 8;
                 }
             }
             out_of_reach = height;
-            slice *= 2;
         }
+        lessons.attempts = 0;
         while !range.is_closed() && self.nodes_left > 0 {
+            out_of_reach = out_of_reach.max(range.target()).min(range.below_best());
             let height = range.between(out_of_reach);
-            let slice = (self.nodes_left / 16).max(200);
-            let mut decided = false;
-            for order in &orders {
-                let verdict = self.ask_briefly(Question { height, ..question }, order, slice);
-                decided = verdict != Verdict::Undecided;
-                range.learn(height, verdict);
-                if decided {
+            let question = Question { height, ..question };
+            let slice = (self.nodes_left / 16).max(MIN_SLICE);
+            let mut known = Known::Nothing;
+            for _ in 0..attempts {
+                known = self.attempt(question, slice, &mut lessons, range);
+                if known != Known::Nothing {
                     break;
                 }
             }
-            if !decided {
-                if height >= range.below_best() {
-                    break;
+            if known == Known::Nothing {
+                if height == range.below_best() {
+                    // The last question, then: all that is left may prove that it is answered.
+                    self.attempt(question, self.nodes_left, &mut lessons, range);
                 }
                 out_of_reach = height;
             }
-            out_of_reach = out_of_reach.max(range.least);
         }
     }
 
-    fn ask_briefly(&mut self, question: Question<'_>, order: &[usize], nodes: u64) -> Verdict {
+    /// Puts the question once, with the order whose turn it is, and takes the lessons.
+    fn attempt(
+        &mut self,
+        question: Question<'_>,
+        nodes: u64,
+        lessons: &mut Lessons,
+        range: &mut Range,
+    ) -> Known {
+        let order = lessons.order();
+        lessons.fade();
         let granted = nodes.min(self.nodes_left);
         let mut left = granted;
-        let verdict = search::ask(question, order, &mut left);
+        let verdict = search::ask(question, &order, &mut left, &mut lessons.blame);
         self.nodes_left -= granted - left;
         self.nodes += granted - left;
-        verdict
+        let known = range.learn(question.height, verdict);
+        if known == Known::Nothing {
+            lessons.attempts += 1;
+        }
+        known
+    }
+}
+
+/// What earlier attempts teach the next one: items that were left over in cliques that could not
+/// fit are preferred.
+struct Lessons {
+    /// The orders to begin with.
+    orders: Vec<Vec<usize>>,
+    blame: Vec<u64>,
+    /// How many attempts came to nothing.
+    attempts: usize,
+}
+
+impl Lessons {
+    fn order(&self) -> Vec<usize> {
+        let Some(order) = self.orders.get(self.attempts) else {
+            let mut order = self.orders.first().cloned().unwrap_or_default();
+            order.sort_by_key(|&i| std::cmp::Reverse(self.blame.get(i).copied().unwrap_or(0)));
+            return order;
+        };
+        order.clone()
+    }
+
+    /// Older blame counts for less, so that the search does not settle on one order.
+    fn fade(&mut self) {
+        for blame in &mut self.blame {
+            *blame = *blame / 10 * 9 + *blame % 10 * 9 / 10;
+        }
     }
 }
 
@@ -592,6 +671,14 @@ struct Range {
     granule: u64,
 }
 
+/// What a search told us about a height.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Fits,
+    Refuted,
+    Nothing,
+}
+
 impl Range {
     fn is_closed(&self) -> bool {
         self.best.height <= self.target()
@@ -606,22 +693,33 @@ impl Range {
         self.best.height.saturating_sub(self.granule)
     }
 
+    /// `granules` above `height`, but below the best.
+    fn above(&self, height: u64, granules: u64) -> u64 {
+        let step = granules.saturating_mul(self.granule);
+        height.saturating_add(step).min(self.below_best())
+    }
+
     /// Halfway between a height that seems out of reach and the best.
     fn between(&self, out_of_reach: u64) -> u64 {
         let granules = self.best.height.saturating_sub(out_of_reach) / self.granule;
-        let up = (granules / 2).max(1) * self.granule;
-        (out_of_reach + up).min(self.below_best()).max(self.target())
+        self.above(out_of_reach, (granules / 2).max(1))
     }
 
     fn raise(&mut self, least: u64) {
         self.least = self.least.max(least);
     }
 
-    fn learn(&mut self, height: u64, verdict: Verdict) {
+    fn learn(&mut self, height: u64, verdict: Verdict) -> Known {
         match verdict {
-            Verdict::Fits(layout) => self.best = layout,
-            Verdict::Refuted => self.raise((height / self.granule + 1) * self.granule),
-            Verdict::Undecided => {}
+            Verdict::Fits(layout) => {
+                self.best = layout;
+                Known::Fits
+            }
+            Verdict::Refuted => {
+                self.raise((height / self.granule + 1) * self.granule);
+                Known::Refuted
+            }
+            Verdict::Undecided => Known::Nothing,
         }
     }
 }

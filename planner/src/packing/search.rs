@@ -56,13 +56,25 @@ const ROUNDS: usize = 3;
 
 /// Answers `question`, preferring among equally low places the items that `order` names first, and
 /// takes the nodes it expands from `nodes_left`. `order` is a permutation of the items.
-pub(super) fn ask(question: Question<'_>, order: &[usize], nodes_left: &mut u64) -> Verdict {
+///
+/// Adds to `blame`, by item, how often the item was left over in a clique that could not fit.
+pub(super) fn ask(
+    question: Question<'_>,
+    order: &[usize],
+    nodes_left: &mut u64,
+    blame: &mut [u64],
+) -> Verdict {
     let mut search = Search::new(question, order);
     search.nodes_left = *nodes_left;
     let open: Vec<usize> = (0..order.len()).collect();
     let cliques: Vec<usize> = (0..question.cliques.len()).collect();
     let end = search.solve(&open, &cliques, None);
     *nodes_left = search.nodes_left;
+    for (&item, &more) in order.iter().zip(&search.blame) {
+        if let Some(slot) = blame.get_mut(item) {
+            *slot += more;
+        }
+    }
     match end {
         End::Found => {
             let mut offsets = vec![0; order.len()];
@@ -97,6 +109,7 @@ struct Search {
     height: u64,
     size: Vec<u64>,
     align: Vec<u64>,
+    conflicts: Conflicts,
     near: Vec<Vec<usize>>,
     /// The next lower number among the items that nothing tells apart from this one.
     twin: Vec<usize>,
@@ -113,8 +126,11 @@ struct Search {
     raised: Vec<(usize, u64)>,
     /// Items in the order they were placed, to take back.
     stack: Vec<usize>,
-    mark: Vec<usize>,
-    marks: usize,
+    part_of: Vec<usize>,
+    /// The clique that failed last: the likeliest to fail again.
+    culprit: usize,
+    /// How often each item was left over in a clique that could not fit.
+    blame: Vec<u64>,
     memory: HashSet<Box<[u64]>>,
     nodes_left: u64,
 }
@@ -165,8 +181,10 @@ impl Search {
             offset: vec![0; n],
             raised: Vec::new(),
             stack: Vec::new(),
-            mark: vec![0; n],
-            marks: 0,
+            part_of: vec![0; n],
+            culprit: 0,
+            blame: vec![0; n],
+            conflicts,
             memory: HashSet::new(),
             nodes_left: 0,
         }
@@ -269,23 +287,31 @@ impl Search {
     /// The unplaced items of `open`, split into parts without conflicts between them, small parts
     /// first, each with the cliques that it still concerns.
     fn parts(&mut self, open: &[usize], cliques: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
+        let mut left = vec![0_u64; self.size.len().div_ceil(64)];
+        for &v in open {
+            if !self.placed[v] {
+                left[v / 64] |= 1 << (v % 64);
+            }
+        }
         let mut parts = Vec::new();
-        let first_mark = self.marks + 1;
         for &seed in open {
-            if self.placed[seed] || self.mark[seed] >= first_mark {
+            if left[seed / 64] >> (seed % 64) & 1 == 0 {
                 continue;
             }
-            self.marks += 1;
-            self.mark[seed] = self.marks;
+            left[seed / 64] &= !(1 << (seed % 64));
             let mut part = vec![seed];
             let mut seen = 0;
             while seen < part.len() {
                 let v = part[seen];
                 seen += 1;
-                for &w in &self.near[v] {
-                    if !self.placed[w] && self.mark[w] < first_mark {
-                        self.mark[w] = self.marks;
-                        part.push(w);
+                self.part_of[v] = parts.len();
+                let row = self.conflicts.row(v);
+                for at in 0..left.len() {
+                    let mut reached = left[at] & row[at];
+                    left[at] &= !reached;
+                    while reached != 0 {
+                        part.push(at * 64 + reached.trailing_zeros() as usize);
+                        reached &= reached - 1;
                     }
                 }
             }
@@ -293,9 +319,10 @@ impl Search {
             parts.push((part, Vec::new()));
         }
         for &c in cliques {
-            let member = self.cliques[c].iter().find(|&&v| !self.placed[v]);
-            if let Some(&v) = member {
-                parts[self.mark[v] - first_mark].1.push(c);
+            if self.rest[c] > 0
+                && let Some(&v) = self.cliques[c].iter().find(|&&v| !self.placed[v])
+            {
+                parts[self.part_of[v]].1.push(c);
             }
         }
         parts.sort_by_key(|(part, _)| part.len());
@@ -329,8 +356,19 @@ impl Search {
             self.wait_for_support(open, last)?;
         }
         for _ in 0..ROUNDS {
-            if !self.weigh_cliques(cliques)? {
-                break;
+            match self.weigh_cliques(cliques) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(clique) => {
+                    self.culprit = clique;
+                    for at in 0..self.cliques[clique].len() {
+                        let v = self.cliques[clique][at];
+                        if !self.placed[v] {
+                            self.blame[v] += 1;
+                        }
+                    }
+                    return None;
+                }
             }
         }
         Some(reach)
@@ -360,10 +398,12 @@ impl Search {
         Some(())
     }
 
-    /// One round over the cliques; whether any `low` rose, or nothing if one clique cannot fit.
-    fn weigh_cliques(&mut self, cliques: &[usize]) -> Option<bool> {
+    /// One round over the cliques; whether any `low` rose, or the clique that cannot fit.
+    fn weigh_cliques(&mut self, cliques: &[usize]) -> Result<bool, usize> {
         let mut changed = false;
-        for &c in cliques {
+        let culprit = self.culprit;
+        let again = cliques.binary_search(&culprit).is_ok().then_some(culprit);
+        for c in again.into_iter().chain(cliques.iter().copied()) {
             let rest = self.rest[c];
             if rest == 0 {
                 continue;
@@ -385,7 +425,7 @@ impl Search {
                 }
             }
             if least.saturating_add(rest) > self.height {
-                return None;
+                return Err(c);
             }
             if second == u64::MAX || second + rest <= self.height {
                 continue;
@@ -393,20 +433,20 @@ impl Search {
             // Nobody else may come first.
             let above = least + self.size[first];
             if second.max(above) + (rest - self.size[first]) > self.height {
-                return None;
+                return Err(c);
             }
             for &v in &self.cliques[c] {
                 if v != first && !self.placed[v] && self.low[v] < above {
                     let low = round_up(above, self.align[v]);
                     if low + self.size[v] > self.height {
-                        return None;
+                        return Err(c);
                     }
                     self.low[v] = low;
                     changed = true;
                 }
             }
         }
-        Some(changed)
+        Ok(changed)
     }
 
     /// The state of a node as words, if it is worth remembering. The place filled last is part of

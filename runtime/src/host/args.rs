@@ -13,11 +13,17 @@
 //!    used from inside a kernel ([`Error::InsideKernel`]), so the slices of one are gone before
 //!    those of the next are made. Kernels out of order give wrong values, never a data race.
 //!
+//! All of it holds for any device whose streams are host streams, such as one that wraps [`Host`] to
+//! observe it: a stream of the host takes memory of the host only, which such a device promises by
+//! being one.
+//!
 //! [`Error::InsideKernel`]: crate::Error::InsideKernel
+//! [`Host`]: super::Host
 
 use core::ops::{Deref, DerefMut};
 
-use super::{Host, HostStream};
+use super::HostStream;
+use crate::device::Device;
 use crate::element::Element;
 use crate::view::{View, ViewMut};
 
@@ -121,7 +127,11 @@ pub struct RawView<T, const R: usize> {
 }
 
 // SAFETY: pointer, length and shape are the view's own.
-unsafe impl<T: Element, const R: usize> HostArgs for View<'_, T, Host, R> {
+unsafe impl<T, D, const R: usize> HostArgs for View<'_, T, D, R>
+where
+    T: Element,
+    D: Device<Stream = HostStream>,
+{
     type Raw = RawView<T, R>;
     type Slices<'k> = HostSlice<'k, T, R>;
 
@@ -143,7 +153,11 @@ unsafe impl<T: Element, const R: usize> HostArgs for View<'_, T, Host, R> {
 }
 
 // SAFETY: pointer, length and shape are the view's own.
-unsafe impl<T: Element, const R: usize> HostArgs for ViewMut<'_, T, Host, R> {
+unsafe impl<T, D, const R: usize> HostArgs for ViewMut<'_, T, D, R>
+where
+    T: Element,
+    D: Device<Stream = HostStream>,
+{
     type Raw = RawView<T, R>;
     type Slices<'k> = HostSliceMut<'k, T, R>;
 

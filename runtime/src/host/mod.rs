@@ -83,6 +83,9 @@ struct Queue {
 }
 
 /// A stream of the host device.
+///
+/// A [`Device`] other than [`Host`] may use these streams, and then hands out only memory that
+/// [`Host`] allocated: kernels dereference it.
 pub struct HostStream {
     queue: Rc<Queue>,
     name: &'static str,
@@ -260,11 +263,15 @@ impl HostStream {
     /// # Errors
     ///
     /// As [`launch`](Self::launch).
-    pub fn fill<T: Element, const R: usize>(
+    pub fn fill<T, D, const R: usize>(
         &self,
-        view: ViewMut<'_, T, Host, R>,
+        view: ViewMut<'_, T, D, R>,
         value: T,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Error>
+    where
+        T: Element,
+        D: Device<Stream = Self>,
+    {
         self.launch(view, move |mut elements| elements.fill(value))
     }
 }

@@ -1,0 +1,106 @@
+//! Documentation of what is generated: the layout as a table, and where each buffer lies.
+
+use scratchpool_planner::error::layer_list;
+use scratchpool_planner::layout::Placed;
+use scratchpool_planner::plan::Plan;
+
+use super::Context;
+use crate::api::StepApi;
+
+/// `u8 [8192, 64, 64]`.
+pub(super) fn tensor(placed: &Placed) -> String {
+    format!("`{} {:?}`", placed.dtype.as_str(), placed.shape)
+}
+
+/// The documentation that the struct gets beside its own.
+pub(super) fn pool(context: &Context<'_>) -> Vec<String> {
+    let Some(plan) = context.plan else {
+        return vec![String::new(), "This pool was refused.".into()];
+    };
+    let layout = &plan.layout;
+    let mut lines = vec![
+        String::new(),
+        "# Layout".into(),
+        String::new(),
+        "| offset | bytes | buffer | elements | shares bytes with |".into(),
+        "| ---: | ---: | --- | --- | --- |".into(),
+    ];
+    let sharing = plan.sharing();
+    let mut order: Vec<usize> = (0..layout.buffers.len()).collect();
+    order.sort_by_key(|buffer| layout.buffers.get(*buffer).map(|placed| placed.offset));
+    for buffer in order {
+        let Some(placed) = layout.buffers.get(buffer) else { continue };
+        let others = sharing.iter().filter_map(|(a, b)| match (*a == buffer, *b == buffer) {
+            (true, _) => layout.buffers.get(*b),
+            (_, true) => layout.buffers.get(*a),
+            _ => None,
+        });
+        let others: Vec<String> = others.map(|other| format!("`{}`", other.name)).collect();
+        lines.push(format!(
+            "| {} | {} | `{}` | {} | {} |",
+            placed.offset,
+            placed.bytes,
+            placed.name,
+            tensor(placed),
+            others.join(", ")
+        ));
+    }
+    let at = if context.runtime_sized() { ", at nominal dims" } else { "" };
+    lines.push(String::new());
+    lines.push(format!(
+        "{} bytes in all instead of {}{at}; {}.",
+        layout.total_bytes,
+        layout.sum_bytes,
+        if layout.optimal {
+            "no smaller arena exists".to_owned()
+        } else {
+            format!("no arena is smaller than {}", layout.least_bytes)
+        }
+    ));
+    lines
+}
+
+/// The documentation of a view.
+pub(super) fn view(context: &Context<'_>, buffer: usize, write: bool) -> String {
+    let verb = if write { "Written" } else { "Read" };
+    let Some(placed) = context.plan.and_then(|plan| plan.layout.buffers.get(buffer)) else {
+        return format!("{verb} by the step.");
+    };
+    let place = if context.runtime_sized() {
+        "offset and size follow from the dims".to_owned()
+    } else {
+        format!("{} bytes at offset {}", placed.bytes, placed.offset)
+    };
+    format!("{verb} by the step: `{}`, {}, {place}.", placed.name, tensor(placed))
+}
+
+/// The documentation of a step's method.
+pub(super) fn step(plan: Option<&Plan>, step: &StepApi) -> Vec<String> {
+    let mut lines = vec![format!("Enters step `{}`, after the order of all before it.", step.name)];
+    let found = plan.and_then(|plan| {
+        let resolved = plan.structure.steps.iter().find(|each| each.name == step.name)?;
+        Some((plan, resolved))
+    });
+    if let Some((plan, resolved)) = found {
+        let stream = plan.structure.streams.get(resolved.stream).map_or("", |name| name);
+        let runs = resolved.runs.iter().enumerate().filter(|(_, runs)| **runs);
+        let layers: Vec<usize> = runs.map(|(layer, _)| layer).collect();
+        let place = if layers.len() == plan.structure.layers {
+            "in every layer".to_owned()
+        } else if layers.is_empty() {
+            "in no layer".to_owned()
+        } else {
+            format!("in {}", layer_list(&layers))
+        };
+        lines.push(String::new());
+        lines.push(format!("Runs on stream `{stream}`, {place}."));
+        if step.optional {
+            lines.push("`None` in the others.".to_owned());
+        }
+    }
+    lines.push(String::new());
+    lines.push("# Errors".into());
+    lines.push(String::new());
+    lines.push("A step that was issued before, or what the device reports.".into());
+    lines
+}

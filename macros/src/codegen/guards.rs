@@ -1,0 +1,264 @@
+//! The guards: pass, layer, and for each step its guard and the struct of its views.
+//!
+//! A guard hands out what the declaration says and nothing else: exclusive views of what the step
+//! writes, shared ones of what it reads.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use super::{Context, docs, index, pool, sizes};
+use crate::api::{StepApi, upper_case};
+
+pub(super) fn emit(context: &Context<'_>) -> TokenStream {
+    let (krate, public) = (context.krate, context.public());
+    let steps = context.api.steps.iter();
+    let methods = steps.clone().enumerate().map(|(position, step)| method(context, position, step));
+    let guards = steps.map(|step| guard(context, step));
+    let ubatch = (context.copies > 1).then(|| {
+        let begin = pool::begin(context, &public);
+        quote! {
+            /// One copy of the pool: what one micro-batch in flight uses.
+            #public struct Ubatch<'p, D: #krate::Device> {
+                pub(super) core: #krate::generated::UbatchCore<'p, D, Plan>,
+            }
+
+            impl<D: #krate::Device> Ubatch<'_, D> {
+                #begin
+            }
+        }
+    });
+    let names = ["Pass", "Layer"].into_iter().chain((context.copies > 1).then_some("Ubatch"));
+    let debug = names.map(|name| debug_core(context, &format_ident!("{name}")));
+    quote! {
+        #ubatch
+
+        /// One pass over the layers. Dropping it issues what is left of the order.
+        #public struct Pass<'p, D: #krate::Device> {
+            pub(super) core: #krate::generated::PassCore<'p, D, Plan>,
+        }
+
+        impl<D: #krate::Device> Pass<'_, D> {
+            /// Rows of the pass.
+            #public fn num_tokens(&self) -> ::core::primitive::usize {
+                self.core.rows()
+            }
+
+            /// Opens a layer. Layers come in increasing order; they may be skipped, not repeated.
+            ///
+            /// # Errors
+            ///
+            /// A layer that does not exist or that is not after the last one, and what the device
+            /// reports.
+            #public fn layer(
+                &mut self,
+                index: ::core::primitive::usize,
+            ) -> ::core::result::Result<Layer<'_, D>, #krate::Error> {
+                let core = self.core.layer(index)?;
+                ::core::result::Result::Ok(Layer { core })
+            }
+        }
+
+        /// One layer of a pass. Steps come in the declared order; they may be skipped, not
+        /// repeated. Dropping it issues what is left of the order.
+        #public struct Layer<'l, D: #krate::Device> {
+            core: #krate::generated::LayerCore<'l, D, Plan>,
+        }
+
+        impl<D: #krate::Device> Layer<'_, D> {
+            #(#methods)*
+        }
+
+        #(#guards)*
+        #(#debug)*
+    }
+}
+
+fn debug_core(context: &Context<'_>, name: &Ident) -> TokenStream {
+    let krate = context.krate;
+    quote! {
+        impl<D: #krate::Device> ::core::fmt::Debug for #name<'_, D> {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Debug::fmt(&self.core, f)
+            }
+        }
+    }
+}
+
+fn method(context: &Context<'_>, position: usize, step: &StepApi) -> TokenStream {
+    let (krate, public) = (context.krate, context.public());
+    let StepApi { method, guard, .. } = step;
+    let lines = docs::step(context.plan, step);
+    let position = index(position);
+    let (result, body) = if step.optional {
+        (
+            quote!(::core::option::Option<#guard<'_, D>>),
+            quote! {
+                let core = self.core.step(#position)?;
+                ::core::result::Result::Ok(::core::option::Option::map(core, |core| #guard { core }))
+            },
+        )
+    } else {
+        (
+            quote!(#guard<'_, D>),
+            quote! {
+                let core = self.core.step_in_every_layer(#position)?;
+                ::core::result::Result::Ok(#guard { core })
+            },
+        )
+    };
+    quote! {
+        #(#[doc = #lines])*
+        #[inline]
+        #public fn #method(&mut self) -> ::core::result::Result<#result, #krate::Error> {
+            #body
+        }
+    }
+}
+
+fn guard(context: &Context<'_>, step: &StepApi) -> TokenStream {
+    let (krate, public) = (context.krate, context.public());
+    let StepApi { name, guard, .. } = step;
+    let doc =
+        format!("Step `{name}`, entered. Dropping it records its event, if a step waits for it.");
+    let (views, method) = if step.fields.is_empty() {
+        (TokenStream::new(), TokenStream::new())
+    } else {
+        views(context, step)
+    };
+    let debug = debug_core(context, guard);
+    quote! {
+        #[doc = #doc]
+        #public struct #guard<'s, D: #krate::Device> {
+            core: #krate::generated::StepCore<'s, D, Plan>,
+        }
+
+        impl<'s, D: #krate::Device> #guard<'s, D> {
+            /// The step's stream. What the step waits for has been issued to it.
+            #[inline]
+            #public fn stream(&self) -> &'s D::Stream {
+                self.core.stream()
+            }
+
+            /// Rows of the pass.
+            #[inline]
+            #public fn num_tokens(&self) -> ::core::primitive::usize {
+                self.core.rows()
+            }
+
+            #method
+        }
+
+        #debug
+        #views
+    }
+}
+
+/// The struct of a step's views, and the method that makes it.
+fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
+    let (krate, public) = (context.krate, context.public());
+    let StepApi { name, views, .. } = step;
+    let declared = |field: usize| context.declaration.fields.get(field);
+    let fields = step.fields.iter().filter_map(|view| {
+        let field = declared(view.field)?;
+        let buffer = context.api.buffers.get(view.field).copied()?;
+        let (ident, visibility) = (&field.name, &field_visibility(context));
+        let attributes = field.attributes.iter().filter(|each| each.path().is_ident("doc"));
+        let doc = docs::view(context, buffer, view.write);
+        let (element, rank) = (context.element(field.dtype), index(field.rank));
+        let kind = if view.write { quote!(ViewMut) } else { quote!(View) };
+        let mut ty = quote!(#krate::#kind<'v, #element, D, #rank>);
+        let mut absent = TokenStream::new();
+        if view.optional {
+            ty = quote!(::core::option::Option<#ty>);
+            absent = quote! {
+                ///
+                /// `None` in layers where its group does not exist.
+            };
+        }
+        Some(quote! {
+            #(#attributes)*
+            ///
+            #[doc = #doc]
+            #absent
+            #visibility #ident: #ty,
+        })
+    });
+    let values = step.fields.iter().filter_map(|view| {
+        let field = declared(view.field)?;
+        let buffer = context.api.buffers.get(view.field).copied()?;
+        let ident = &field.name;
+        let place = place(context, ident, buffer);
+        let shape = sizes::shape(context, buffer, &quote!(plan));
+        let rank = index(field.rank);
+        // After an error there is no shape, and nothing runs.
+        let shape = if context.plan.is_some() { quote!([#(#shape),*]) } else { quote!([0; #rank]) };
+        let kind = if view.write { format_ident!("view_mut") } else { format_ident!("view") };
+        let element = context.element(field.dtype);
+        // SAFETY of the generated block: the step declares the buffer, with this element type and
+        // shape; each buffer is named once; `&mut self` keeps a second set of views away.
+        let value = quote!(unsafe { self.core.#kind::<#element, #rank>(#place, #shape) });
+        Some(if view.optional {
+            quote! {
+                #ident: if self.core.has(#place) {
+                    ::core::option::Option::Some(#value)
+                } else {
+                    ::core::option::Option::None
+                },
+            }
+        } else {
+            quote!(#ident: #value,)
+        })
+    });
+    let debug_fields = step.fields.iter().filter_map(|view| {
+        let ident = &declared(view.field)?.name;
+        let word = crate::parse::unraw(ident);
+        Some(quote!(debug.field(#word, &self.#ident);))
+    });
+    let word = views.to_string();
+    let doc = format!("What step `{name}` may touch.");
+    let plan = context.runtime_sized().then(|| quote!(let plan = self.core.plan();));
+    let definition = quote! {
+        #[doc = #doc]
+        #public struct #views<'v, D: #krate::Device> {
+            #(#fields)*
+        }
+
+        impl<D: #krate::Device> ::core::fmt::Debug for #views<'_, D> {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                let mut debug = f.debug_struct(#word);
+                #(#debug_fields)*
+                debug.finish()
+            }
+        }
+    };
+    let method = quote! {
+        /// The views of what the step writes and reads.
+        #[inline]
+        #public fn buffers(&mut self) -> #views<'_, D> {
+            let rows = self.core.rows();
+            let _ = rows;
+            #plan
+            #views { #(#values)* }
+        }
+    };
+    (definition, method)
+}
+
+fn field_visibility(context: &Context<'_>) -> TokenStream {
+    context.public()
+}
+
+/// Where a buffer lies: a constant, or a number of the plan.
+fn place(context: &Context<'_>, field: &Ident, buffer: usize) -> TokenStream {
+    let krate = context.krate;
+    let buffer_index = index(if context.plan.is_some() { buffer } else { 0 });
+    let offset = if context.plan.is_none() {
+        quote!(0)
+    } else if context.runtime_sized() {
+        quote!(plan.offsets[#buffer_index])
+    } else {
+        let offset = format_ident!("{}_OFFSET", upper_case(field));
+        quote!(layout::#offset)
+    };
+    quote!(#krate::generated::Place::new(#buffer_index, #offset))
+}

@@ -1,0 +1,86 @@
+//! The proved schedule as a constant: what the runtime issues is what the prover read.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+use scratchpool_planner::plan::Plan;
+use scratchpool_planner::sync::StepPlan;
+
+use super::{Context, index};
+
+pub(super) fn emit(context: &Context<'_>) -> TokenStream {
+    let krate = context.krate;
+    let public = context.public();
+    let (streams, steps, layers, kinds) = match context.plan {
+        Some(plan) => tables(krate, plan),
+        None => Default::default(),
+    };
+    quote! {
+        /// The order that the proof relies on, and that the runtime issues.
+        #public const SCHEDULE: #krate::tables::ScheduleTable = #krate::tables::ScheduleTable {
+            streams: &[#(#streams),*],
+            steps: &[#(#steps),*],
+            layers: &[#(#layers),*],
+            kinds: &[#(#kinds),*],
+        };
+    }
+}
+
+type Tables = (Vec<String>, Vec<TokenStream>, Vec<Literal>, Vec<TokenStream>);
+
+fn tables(krate: &TokenStream, plan: &Plan) -> Tables {
+    let structure = &plan.structure;
+    let issue = plan.explain().issue_plan();
+    // Layers that do the same share one kind.
+    let mut kinds: Vec<(&Vec<StepPlan>, Vec<bool>)> = Vec::new();
+    let mut layers = Vec::new();
+    for (layer, steps) in issue.iter().enumerate() {
+        let exists = |buffer: &scratchpool_planner::structure::Buffer| {
+            let group = structure.groups.get(buffer.group);
+            group.and_then(|group| group.exists.get(layer)) == Some(&true)
+        };
+        let buffers: Vec<bool> = structure.buffers.iter().map(exists).collect();
+        let kind = kinds.iter().position(|known| known.0 == steps && known.1 == buffers);
+        layers.push(index(kind.unwrap_or(kinds.len())));
+        if kind.is_none() {
+            kinds.push((steps, buffers));
+        }
+    }
+    let steps = structure.steps.iter().enumerate().map(|(position, step)| {
+        // As many events as the furthest run that is waited for, and none if no one waits.
+        let waited = issue.iter().flatten().flat_map(|each| &each.waits);
+        let events = waited.filter(|(source, _)| *source == position).map(|(_, back)| back + 1);
+        let events = Literal::u8_unsuffixed(events.max().unwrap_or(0));
+        let (name, stream) = (&step.name, index(step.stream));
+        let launch = format_ident!("{}", format!("{:?}", step.launch));
+        let touched = |write: bool| {
+            step.accesses.iter().filter(move |a| a.write == write).map(|a| index(a.buffer))
+        };
+        let (writes, reads) = (touched(true), touched(false));
+        quote! {
+            #krate::tables::StepRow {
+                name: #name,
+                stream: #stream,
+                launch: #krate::tables::Launch::#launch,
+                events: #events,
+                writes: &[#(#writes),*],
+                reads: &[#(#reads),*],
+            }
+        }
+    });
+    let kinds = kinds.iter().map(|(steps, buffers)| {
+        let steps = steps.iter().map(|step| {
+            let StepPlan { runs, records, waits } = step;
+            let waits = waits.iter().map(|(source, back)| {
+                let (source, back) = (index(*source), Literal::u8_unsuffixed(*back));
+                quote!(#krate::tables::WaitRow { step: #source, back: #back })
+            });
+            quote! {
+                #krate::tables::StepInLayer { runs: #runs, records: #records, waits: &[#(#waits),*] }
+            }
+        });
+        quote! {
+            #krate::tables::LayerKind { steps: &[#(#steps),*], buffers: &[#(#buffers),*] }
+        }
+    });
+    (structure.streams.clone(), steps.collect(), layers, kinds.collect())
+}

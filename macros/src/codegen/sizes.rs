@@ -1,0 +1,374 @@
+//! What ties the tables to the runtime: the implementation of its `Plan`.
+//!
+//! Where all sizes are constants the plan is a type of no size. Where some are given at start-up it
+//! holds offsets and extents, computed once from the dims by the order of the packing: for any dims,
+//! buffers that interfere stay apart.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use scratchpool_planner::expr::{Binary, Expr, Function, Kind, Unary};
+use scratchpool_planner::plan::Plan;
+use scratchpool_planner::sizes::Size;
+
+use super::{Context, index, number};
+use crate::api::identifier;
+
+pub(super) fn emit(context: &Context<'_>) -> TokenStream {
+    if context.runtime_sized() { at_start_up(context) } else { constant(context) }
+}
+
+/// How the extents of one buffer are computed from `rows`, and from the plan where it has numbers.
+pub(super) fn shape(context: &Context<'_>, buffer: usize, plan: &TokenStream) -> Vec<TokenStream> {
+    let Some(size) = context.plan.and_then(|plan| plan.sizes.buffers.get(buffer)) else {
+        return Vec::new();
+    };
+    let rows = rows_name(context);
+    size.extents
+        .iter()
+        .zip(&size.shape)
+        .enumerate()
+        .map(|(axis, (extent, value))| {
+            if axis == 0 && mentions(extent, rows) {
+                return arithmetic(extent, rows, plan);
+            }
+            let position = runtime_extents(context).position(|each| each == (buffer, axis));
+            match position {
+                Some(position) => {
+                    let position = index(position);
+                    quote!(#plan.extents[#position])
+                }
+                None => {
+                    let value = number(*value);
+                    quote!(#value)
+                }
+            }
+        })
+        .collect()
+}
+
+/// The name of the rows' dim; no name where there is none.
+fn rows_name<'c>(context: &'c Context<'_>) -> &'c str {
+    context.declaration.spec.rows.as_ref().map_or("", |rows| &rows.value)
+}
+
+fn mentions(expr: &Expr, name: &str) -> bool {
+    let mut found = false;
+    expr.names(&mut |each, _| found |= each == name);
+    found
+}
+
+/// The extents, as buffer and axis, that are computed once at start-up.
+fn runtime_extents<'c>(context: &'c Context<'_>) -> impl Iterator<Item = (usize, usize)> + 'c {
+    let buffers = context.plan.into_iter().flat_map(|plan| plan.sizes.buffers.iter().enumerate());
+    let rows = rows_name(context);
+    let runtime = context.runtime_sized();
+    buffers.filter(move |_| runtime).flat_map(move |(buffer, size)| {
+        let axes = size.extents.iter().enumerate();
+        axes.filter(move |(axis, extent)| {
+            let follows_rows = *axis == 0 && mentions(extent, rows);
+            !follows_rows && !matches!(extent.kind, Kind::Int(_))
+        })
+        .map(move |(axis, _)| (buffer, axis))
+    })
+}
+
+/// A leading extent as plain arithmetic. It has a form that does not grow as rows shrink, and was
+/// checked at the maximum, so no step of it overflows for fewer rows.
+fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
+    let part = |expr: &Expr| arithmetic(expr, rows, plan);
+    match &expr.kind {
+        Kind::Int(value) => {
+            let value = number(u64::try_from(*value).unwrap_or(0));
+            quote!(#value)
+        }
+        Kind::Name(name) if name == rows => quote!(rows),
+        Kind::Name(name) => {
+            let name = identifier(name, Span::call_site());
+            quote!(#plan.dims.#name)
+        }
+        Kind::Binary(op, left, right) => {
+            let (left, right) = (part(left), part(right));
+            if *op == Binary::Mul { quote!((#left * #right)) } else { quote!((#left + #right)) }
+        }
+        Kind::Call(function, arguments) => {
+            let arguments: Vec<TokenStream> = arguments.iter().map(part).collect();
+            let fold = |path: TokenStream| {
+                arguments.iter().cloned().reduce(|a, b| quote!(#path(#a, #b))).unwrap_or_default()
+            };
+            match (function, arguments.as_slice()) {
+                (Function::Min, _) => fold(quote!(::core::cmp::Ord::min)),
+                (Function::Max, _) => fold(quote!(::core::cmp::Ord::max)),
+                (Function::CeilDiv, [a, b]) => {
+                    quote!(::core::primitive::usize::div_ceil(#a, #b))
+                }
+                (Function::AlignUp, [a, b]) => {
+                    quote!(::core::primitive::usize::next_multiple_of(#a, #b))
+                }
+                _ => TokenStream::new(),
+            }
+        }
+        // The planner takes no other form as a leading extent.
+        Kind::Unary(..) => TokenStream::new(),
+    }
+}
+
+/// An expression as calls that carry overflow, remainders and zero divisors along as `None`.
+fn checked(expr: &Expr, krate: &TokenStream) -> TokenStream {
+    let size = quote!(#krate::generated::size);
+    let part = |expr: &Expr| checked(expr, krate);
+    match &expr.kind {
+        Kind::Int(value) => {
+            let value = proc_macro2::Literal::i64_unsuffixed(*value);
+            quote!(#size::int(#value))
+        }
+        Kind::Name(name) => {
+            let name = identifier(name, Span::call_site());
+            quote!(#size::dim(dims.#name))
+        }
+        Kind::Unary(op, operand) => {
+            let (name, operand) = (if *op == Unary::Neg { "neg" } else { "not" }, part(operand));
+            let name = format_ident!("{name}");
+            quote!(#size::#name(#operand))
+        }
+        Kind::Binary(op, left, right) => {
+            let (left, right) = (part(left), part(right));
+            let name = format_ident!("{}", format!("{op:?}").to_lowercase());
+            quote!(#size::#name(#left, #right))
+        }
+        Kind::Call(function, arguments) => {
+            let name = Ident::new(function.as_str(), Span::call_site());
+            let parts = arguments.iter().map(part);
+            parts.reduce(|a, b| quote!(#size::#name(#a, #b))).unwrap_or_default()
+        }
+    }
+}
+
+fn tensor_bytes(context: &Context<'_>) -> TokenStream {
+    let krate = context.krate;
+    let Some(plan) = context.plan else { return quote!(0) };
+    let arms = plan.sizes.buffers.iter().enumerate().map(|(buffer, size)| {
+        let accessed = plan.layout.buffers.get(buffer).is_some_and(|placed| placed.accessed);
+        let position = index(buffer);
+        if !accessed {
+            return quote!(#position => 0,);
+        }
+        let shape = shape(context, buffer, &quote!(self));
+        let element = number(size.dtype.bytes());
+        quote!(#position => #krate::generated::tensor_bytes(&[#(#shape),*], #element),)
+    });
+    quote! {
+        match buffer {
+            #(#arms)*
+            _ => 0,
+        }
+    }
+}
+
+fn constant(context: &Context<'_>) -> TokenStream {
+    let (krate, public) = (context.krate, context.public());
+    let copies = index(context.copies);
+    let buffers = index(context.plan.map_or(0, |plan| plan.layout.buffers.len()));
+    let max_rows =
+        context.plan.map_or(0, |plan| plan.sizes.rows.as_ref().map_or(1, |(_, value)| *value));
+    let max_rows = number(max_rows);
+    let tensor_bytes = tensor_bytes(context);
+    quote! {
+        /// The plan of the pool: all of it is constant.
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #public struct Plan;
+
+        // SAFETY: schedule, offsets and sizes come from one proved plan; the assertions of `layout`
+        // hold its offsets inside the arena and aligned, and its interfering buffers apart.
+        unsafe impl #krate::generated::Plan for Plan {
+            const SCHEDULE: &'static #krate::tables::ScheduleTable = &SCHEDULE;
+            const BUFFERS: ::core::primitive::usize = #buffers;
+
+            fn max_rows(&self) -> ::core::primitive::usize {
+                #max_rows
+            }
+
+            fn memory(&self) -> #krate::MemoryReport {
+                #krate::MemoryReport::of(&LAYOUT, #copies)
+            }
+
+            fn tensor_bytes(
+                &self,
+                buffer: ::core::primitive::usize,
+                rows: ::core::primitive::usize,
+            ) -> ::core::primitive::u64 {
+                let _ = rows;
+                #tensor_bytes
+            }
+        }
+    }
+}
+
+fn at_start_up(context: &Context<'_>) -> TokenStream {
+    let (krate, public) = (context.krate, context.public());
+    let usize = quote!(::core::primitive::usize);
+    let runtime = context
+        .declaration
+        .spec
+        .dims
+        .iter()
+        .filter(|dim| matches!(dim.value, scratchpool_planner::spec::DimValue::Runtime { .. }));
+    let dims: Vec<Ident> = runtime
+        .map(|dim| identifier(&dim.name.value, context.declaration.places.find(dim.name.span).0))
+        .collect();
+    let pool = &context.declaration.spec.name.value;
+    let (extents, buffers) = (
+        index(runtime_extents(context).count()),
+        index(context.plan.map_or(0, |plan| plan.layout.buffers.len())),
+    );
+    let layout = context.plan.map(|plan| layout_of(context, plan)).unwrap_or_else(|| {
+        quote! {
+            let _ = dims;
+            let (extents, laid) = ([], #krate::generated::size::Laid { offsets: [], total_bytes: 0, sum_bytes: 0 });
+        }
+    });
+    let rows = context.declaration.spec.rows.as_ref().map(|rows| rows.value.clone());
+    let max_rows = match rows {
+        Some(rows) if dims.iter().any(|dim| crate::parse::unraw(dim) == rows) => {
+            let rows = identifier(&rows, Span::call_site());
+            quote!(self.dims.#rows)
+        }
+        Some(_) => {
+            let value = context.plan.and_then(|plan| plan.sizes.rows.as_ref()).map_or(1, |r| r.1);
+            let value = number(value);
+            quote!(#value)
+        }
+        None => quote!(1),
+    };
+    let tensor_bytes = tensor_bytes(context);
+    let base_align = number(context.plan.map_or(1, |plan| plan.layout.base_align));
+    let copies = index(context.copies);
+    quote! {
+        /// The sizes that only the running program knows. The proof holds for all of them.
+        #[derive(
+            ::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug,
+            ::core::cmp::PartialEq, ::core::cmp::Eq
+        )]
+        #public struct Dims {
+            #(
+                #[doc = concat!("The dim `", stringify!(#dims), "`.")]
+                pub #dims: #usize,
+            )*
+        }
+
+        /// The layout at given [`Dims`].
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #public struct Plan {
+            dims: Dims,
+            extents: [#usize; #extents],
+            offsets: [#usize; #buffers],
+            total_bytes: ::core::primitive::u64,
+            sum_bytes: ::core::primitive::u64,
+        }
+
+        impl Plan {
+            /// Places the buffers, in the order that was proved best for typical dims.
+            ///
+            /// # Errors
+            ///
+            /// Dims with which some buffer's extent is no whole number of at least 1, or with
+            /// which the arena would not fit 63 bits.
+            pub const fn new(
+                dims: Dims,
+            ) -> ::core::result::Result<Self, #krate::generated::size::SizeError> {
+                #layout
+                ::core::result::Result::Ok(Self {
+                    dims,
+                    extents,
+                    offsets: laid.offsets,
+                    total_bytes: laid.total_bytes,
+                    sum_bytes: laid.sum_bytes,
+                })
+            }
+
+            /// The dims.
+            pub const fn dims(&self) -> Dims {
+                self.dims
+            }
+
+            /// Size of the arena in bytes.
+            pub const fn total_bytes(&self) -> ::core::primitive::u64 {
+                self.total_bytes
+            }
+
+            /// Byte offset of each buffer, in order of declaration.
+            pub const fn offsets(&self) -> [#usize; #buffers] {
+                self.offsets
+            }
+        }
+
+        // SAFETY: the schedule and the order of placing come from one proved plan; `size::lay` puts
+        // every buffer above those that it interferes with, for any sizes, aligned, and below 2^63.
+        unsafe impl #krate::generated::Plan for Plan {
+            const SCHEDULE: &'static #krate::tables::ScheduleTable = &SCHEDULE;
+            const BUFFERS: #usize = #buffers;
+
+            fn max_rows(&self) -> #usize {
+                #max_rows
+            }
+
+            fn memory(&self) -> #krate::MemoryReport {
+                #krate::MemoryReport {
+                    pool: #pool,
+                    copies: #copies,
+                    bytes_per_copy: self.total_bytes,
+                    base_align: #base_align,
+                    sum_bytes: self.sum_bytes,
+                }
+            }
+
+            fn tensor_bytes(&self, buffer: #usize, rows: #usize) -> ::core::primitive::u64 {
+                let _ = rows;
+                #tensor_bytes
+            }
+        }
+    }
+}
+
+/// Statements that define `extents` and `laid` from `dims`.
+fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
+    let krate = context.krate;
+    let size = quote!(#krate::generated::size);
+    let all = plan.sizes.buffers.iter().zip(&plan.layout.buffers);
+    let needs = all.clone().map(|(each, placed)| {
+        let Size { extents, dtype, .. } = each;
+        let extents = extents.iter().map(|extent| checked(extent, krate));
+        let (bytes, name, accessed) = (number(dtype.bytes()), &placed.name, placed.accessed);
+        quote!(#size::need(#name, &[#(#extents),*], #bytes, #accessed))
+    });
+    let kept = runtime_extents(context).filter_map(|(buffer, axis)| {
+        let each = plan.sizes.buffers.get(buffer)?;
+        let placed = plan.layout.buffers.get(buffer)?;
+        let (extent, name) = (checked(each.extents.get(axis)?, krate), &placed.name);
+        Some(quote! {
+            match #size::extent(#name, #extent) {
+                ::core::result::Result::Ok(extent) => extent,
+                ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
+            }
+        })
+    });
+    let order = plan.layout.order.iter().map(|buffer| index(*buffer));
+    let below = plan.layout.buffers.iter().map(|placed| {
+        let below = placed.below.iter().map(|buffer| index(*buffer));
+        quote!(&[#(#below),*])
+    });
+    let aligns = plan.layout.buffers.iter().map(|placed| number(placed.align));
+    let align = number(plan.layout.align);
+    quote! {
+        let extents = [#(#kept),*];
+        let laid = match #size::lay(
+            #align,
+            &[#(#order),*],
+            &[#(#below),*],
+            &[#(#aligns),*],
+            [#(#needs),*],
+        ) {
+            ::core::result::Result::Ok(laid) => laid,
+            ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
+        };
+    }
+}

@@ -1,0 +1,78 @@
+//! Second stage: the planner's verdict, and errors at the tokens that caused them.
+//!
+//! After an error the struct is still emitted with all its methods, so that the code around it does
+//! not fail a second time. That form cannot run: the error stands beside it.
+
+use std::path::Path;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use scratchpool_planner::error::{Code, Error, Spelling};
+use scratchpool_planner::plan::analyze;
+
+use crate::places::Places;
+use crate::{api, codegen, parse};
+
+/// Expands an annotated struct. `root` is the folder that `config` is relative to.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream, root: &Path) -> TokenStream {
+    let declaration = match parse::parse(arguments, item, root) {
+        Ok(declaration) => declaration,
+        Err(error) => return error.into_compile_error(),
+    };
+    let (plan, found) = analyze(&declaration.spec);
+    let in_grammar = !declaration.errors.is_empty();
+    let mut messages = TokenStream::new();
+    for error in &declaration.errors {
+        messages.extend(message(error, &declaration.places));
+    }
+    for error in &found {
+        // With a part of the declaration unread, what seems missing may only be unread.
+        if !in_grammar || stands_alone(error) {
+            messages.extend(message(error, &declaration.places));
+        }
+    }
+    let plan = plan.filter(|_| !in_grammar);
+    let api = api::Api::new(&declaration, plan.as_ref());
+    let code = codegen::emit(&declaration, &api, plan.as_ref());
+    quote! { #messages #code }
+}
+
+/// Whether an error of the planner stays one whatever else the declaration says.
+fn stands_alone(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::Expression | Code::Shape | Code::Align | Code::Layers | Code::Duplicate
+    )
+}
+
+/// A compile error over the tokens of an error's span.
+fn message(error: &Error, places: &Places) -> TokenStream {
+    let mut text = format!("{} [{}]", error.message(), error.code());
+    let trace = error.trace();
+    if !trace.is_empty() {
+        text.push_str("\n\nan order of execution that shows it:");
+        for line in trace {
+            text.push_str("\n  ");
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+    for note in error.notes() {
+        text.push_str("\nnote: ");
+        text.push_str(&note);
+    }
+    if let Some(help) = error.help_in(Spelling::Rust) {
+        text.push_str("\nhelp: ");
+        text.push_str(&help);
+    }
+    let (first, last) = places.find(error.span);
+    compile_error(&text, first, last)
+}
+
+/// `::core::compile_error!{ text }`, from the token `first` to the token `last`.
+fn compile_error(text: &str, first: Span, last: Span) -> TokenStream {
+    let name = Ident::new("compile_error", first);
+    let path = quote_spanned! { first => ::core:: };
+    let body = quote_spanned! { last => { #text } };
+    quote! { #path #name ! #body }
+}
