@@ -40,6 +40,7 @@
 //!     "#,
 //!     std::path::Path::new("."),
 //! )
+//! .whole()
 //! .expect("well-formed");
 //! let plan = plan(&spec).expect("one stream orders everything");
 //! // `a` and `c` are never live together, so they share bytes.

@@ -102,7 +102,10 @@ fn note(text: &str) -> String {
 
 /// The lines of a trace under a title, each broken to lines under its number.
 fn trace(lines: &[String]) -> String {
-    let lines = lines.iter().map(|line| broken(line, NOTE_WIDTH).join("\n   "));
+    let lines = lines.iter().map(|line| {
+        let numbered = line.starts_with(|c: char| c.is_ascii_digit());
+        broken(line, NOTE_WIDTH).join(if numbered { "\n   " } else { "\n" })
+    });
     lines.fold("how it goes wrong:".to_owned(), |text, line| text + "\n" + &line)
 }
 

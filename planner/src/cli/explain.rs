@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::json;
-use super::table::{chain, reach, size, wrap};
-use crate::error::{Conflict, Error, Fault, NameKind, nearest};
+use super::table::{amount, chain, reach, wrap};
+use crate::error::{Conflict, Error, Fault, NameKind, nearest, pair_layers};
 use crate::explain::{Proof, ProofPath};
 use crate::plan::{Explainer, Plan};
 use crate::spec::Span;
@@ -103,7 +103,6 @@ pub(crate) fn draw(pairs: &[Pair<'_>], word: &str) -> String {
 
 fn draw_one(pair: &Pair<'_>, text: &mut String) {
     let Pair { a, b, overlap, stake, answer } = pair;
-    let amount = |bytes: u64| format!("{bytes} bytes ({})", size(bytes));
     match answer {
         Answer::May(proof) => {
             let _ = writeln!(text, "{a} and {b} may share bytes");
@@ -142,7 +141,7 @@ fn draw_one(pair: &Pair<'_>, text: &mut String) {
             for line in &conflict.trace {
                 wrap(text, "  ", line);
             }
-            wrap(text, "  ", &layers(&conflict.layers));
+            wrap(text, "  ", &pair_layers(&conflict.layers));
             let mend = match &conflict.mend {
                 Some(mend) => format!(
                     "with `after = [\"{}\"]` on step `{}` they could share",
@@ -170,18 +169,7 @@ fn draw_path(path: &ProofPath, text: &mut String) {
         wrap(text, "      ", &format!("{edge}, layer {layer}"));
     }
     wrap(text, "      ", &to);
-    wrap(text, "      ", &layers(&path.layers));
-}
-
-fn layers(pairs: &[(usize, usize)]) -> String {
-    if pairs.iter().all(|(a, b)| a == b) {
-        let layers: Vec<_> = pairs.iter().map(|(layer, _)| *layer).collect();
-        return format!("so in {}", crate::error::layer_list(&layers));
-    }
-    let shown: Vec<_> = pairs.iter().take(6).map(|(a, b)| format!("{a} and {b}")).collect();
-    let more = pairs.len().saturating_sub(shown.len());
-    let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
-    format!("so between layers {}{tail}", shown.join(", "))
+    wrap(text, "      ", &pair_layers(&path.layers));
 }
 
 // ---- for programs ----

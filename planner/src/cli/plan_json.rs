@@ -72,6 +72,7 @@ pub(crate) fn write(plan: &Plan) -> String {
         ("interference", json::lines(interference)),
         ("proofs", proofs),
         ("proofs_of", json::string(if all { "all" } else { "sharing" })),
+        ("ubatches", plan.sizes.ubatches.to_string()),
         ("waits", json::lines(waits)),
     ])
 }

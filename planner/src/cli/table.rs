@@ -22,13 +22,18 @@ const MOST_ENTRIES: usize = 60;
 pub(crate) fn draw(plan: &Plan) -> String {
     let layout = &plan.layout;
     let explainer = plan.explain();
-    let mut text = format!(
-        "{}: an arena of {} bytes ({}), aligned to {}\n",
-        layout.pool,
-        layout.total_bytes,
-        size(layout.total_bytes),
-        layout.align,
-    );
+    let mut text = String::new();
+    let (total, align) = (layout.total_bytes, layout.align);
+    let _ = writeln!(text, "{}: an arena of {}, aligned to {align}", layout.pool, amount(total));
+    for (dim, value) in &plan.sizes.runtime {
+        let _ =
+            writeln!(text, "at {dim} = {value}, which is known only when the pool is allocated");
+    }
+    let copies = plan.sizes.ubatches;
+    if copies > 1 {
+        let all = total.saturating_mul(copies);
+        let _ = writeln!(text, "{copies} micro-batches in flight, each its own: {}", amount(all));
+    }
     arena(plan, &mut text);
     shared(plan, &explainer, &mut text);
     totals(plan, &mut text);
@@ -273,6 +278,11 @@ pub(crate) fn size(bytes: u64) -> String {
         }
     }
     format!("{bytes} B")
+}
+
+/// Bytes exactly, and in a larger unit where they fill one.
+pub(crate) fn amount(bytes: u64) -> String {
+    if bytes < 1024 { format!("{bytes} bytes") } else { format!("{bytes} bytes ({})", size(bytes)) }
 }
 
 fn percent(part: u64, whole: u64) -> String {
