@@ -63,6 +63,8 @@ mod names;
 pub mod packing;
 pub mod place;
 pub mod plan;
+#[cfg(feature = "cli")]
+pub mod report;
 pub mod schedule;
 pub mod sizes;
 pub mod spec;

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use scratchpool::{Backing, Host};
 use scratchpool_examples::check::Findings;
-use scratchpool_examples::deepseek::{Batch, FlashScratch, Model, ProScratch, flash_scratch, pro_scratch};
+use scratchpool_examples::deepseek::{
+    Batch, FlashScratch, Model, ProScratch, flash_scratch, pro_scratch,
+};
 use scratchpool_planner::plan::{Plan, plan};
 use scratchpool_planner::spec::DimValue;
 use scratchpool_planner::{report, toml_spec};
@@ -105,9 +107,11 @@ fn plan_at(model: &str, tokens: u32) -> Result<Plan, String> {
 fn families(plan: &Plan) {
     let mut overlaid = 0;
     for group in ["indexer", "topk", "compressor"] {
-        let buffers = plan.layout.buffers.iter().filter(|buffer| {
-            buffer.name.split('.').next() == Some(group)
-        });
+        let buffers = plan
+            .layout
+            .buffers
+            .iter()
+            .filter(|buffer| buffer.name.split('.').next() == Some(group));
         let bytes: u64 = buffers.clone().map(|buffer| buffer.bytes).sum();
         overlaid = buffers.map(|buffer| buffer.offset + buffer.bytes).fold(overlaid, u64::max);
         println!("{group:<12} {bytes:>12} bytes");
@@ -154,10 +158,17 @@ fn passes<M: Model>(arguments: &Arguments, tokens: usize) -> Result<(), String> 
     for order in 0..arguments.orders {
         let seed = arguments.seed.wrapping_add(order);
         let host = Host::random(seed);
-        let findings =
-            one::<M>(&host, tokens, Backing::Arena, &batches, &format!("in the order of seed {seed}"))?;
+        let findings = one::<M>(
+            &host,
+            tokens,
+            Backing::Arena,
+            &batches,
+            &format!("in the order of seed {seed}"),
+        )?;
         if findings.digest() != issued.digest() {
-            return Err(format!("the order of seed {seed} read other values than the order of issue"));
+            return Err(format!(
+                "the order of seed {seed} read other values than the order of issue"
+            ));
         }
         total = (total.0 + findings.reads(), total.1 + findings.elements());
         if (order + 1) % 8 == 0 || order + 1 == arguments.orders {
@@ -171,7 +182,10 @@ fn passes<M: Model>(arguments: &Arguments, tokens: usize) -> Result<(), String> 
         batches.len(),
         arguments.orders
     );
-    println!("{} reads, {} elements compared, 0 wrong; the same values without a pool", total.0, total.1);
+    println!(
+        "{} reads, {} elements compared, 0 wrong; the same values without a pool",
+        total.0, total.1
+    );
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use annotate_snippets::{Annotation, AnnotationKind, Level, Origin, Renderer, Sni
 
 use super::json;
 use super::source::Source;
-use super::table::broken;
 use crate::error::{Error, Fault, Label};
+use crate::report::broken;
 use crate::spec::Span;
 use crate::toml_spec::MOST_ERRORS;
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::json;
-use super::table::{amount, chain, reach, wrap};
 use crate::error::{Conflict, Error, Fault, NameKind, nearest, pair_layers};
 use crate::explain::{Proof, ProofPath};
 use crate::plan::{Explainer, Plan};
+use crate::report::{amount, chain, reach, wrap};
 use crate::spec::Span;
 
 /// One pair of buffers and what is known about it.
@@ -68,20 +68,10 @@ fn pair<'p>(plan: &'p Plan, explainer: &Explainer<'_>, a: usize, b: usize) -> Op
     Some(Pair {
         a: &first.name,
         b: &second.name,
-        overlap: overlap(plan, a, b),
+        overlap: plan.shared_bytes(a, b),
         stake: explainer.stake(a, b),
         answer,
     })
-}
-
-/// The bytes that two buffers have in common in the arena.
-pub(crate) fn overlap(plan: &Plan, a: usize, b: usize) -> u64 {
-    let range = |buffer: usize| {
-        let buffer = plan.layout.buffers.get(buffer);
-        buffer.map_or((0, 0), |buffer| (buffer.offset, buffer.offset + buffer.bytes))
-    };
-    let ((a_start, a_end), (b_start, b_end)) = (range(a), range(b));
-    a_end.min(b_end).saturating_sub(a_start.max(b_start))
 }
 
 // ---- for people ----

@@ -18,7 +18,6 @@ mod explain;
 mod json;
 mod plan_json;
 mod source;
-mod table;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -30,6 +29,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::error::{Error, Fault, NameKind, nearest};
 use crate::expr::Expr;
 use crate::plan::{Plan, analyze, plan};
+use crate::report;
 use crate::spec::{Dim, DimValue, Name, Span, is_name};
 use crate::toml_spec::{self, MOST_ERRORS};
 use source::Source;
@@ -157,7 +157,7 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
             match planned {
                 Ok(plan) => {
                     let stdout = match options.format {
-                        Format::Table => table::draw(&plan),
+                        Format::Table => report::map(&plan),
                         Format::Json => plan_json::write(&plan),
                     };
                     Output { stdout, ..Output::default() }
@@ -205,7 +205,7 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
         let errors = match &planned {
             Ok(plan) => {
                 let (pool, bytes) = (&plan.layout.pool, plan.layout.total_bytes);
-                let size = table::size(bytes);
+                let size = report::size(bytes);
                 let _ =
                     writeln!(output.stdout, "{name}: ok, `{pool}` takes {bytes} bytes ({size})");
                 &[]

@@ -10,16 +10,14 @@ use crate::explain::{Proof, ProofPath};
 use crate::layout::Placed;
 use crate::plan::{Explainer, Plan};
 
-use super::explain::overlap;
-
 /// Columns of a line.
 pub(crate) const WIDTH: usize = 110;
 
 /// Most entries of a section; the JSON holds all.
 const MOST_ENTRIES: usize = 60;
 
-/// The whole report.
-pub(crate) fn draw(plan: &Plan) -> String {
+/// The memory map of a plan, as `scratchpool plan` prints it.
+pub fn map(plan: &Plan) -> String {
     let layout = &plan.layout;
     let explainer = plan.explain();
     let mut text = String::new();
@@ -122,7 +120,8 @@ fn shared(plan: &Plan, explainer: &Explainer<'_>, text: &mut String) {
             // Overlapping buffers have bytes, so both are accessed.
             Some(Proof::NeverAccessed { .. }) | None => Vec::new(),
         };
-        let pair = format!("{} with {} ({})", first.name, second.name, size(overlap(plan, a, b)));
+        let pair =
+            format!("{} with {} ({})", first.name, second.name, size(plan.shared_bytes(a, b)));
         match blocks.iter_mut().find(|block| block.reasons == reasons) {
             Some(block) => block.pairs.push(pair),
             None => blocks.push(Shared { pairs: vec![pair], reasons }),
