@@ -227,6 +227,12 @@ impl Queue {
     }
 }
 
+/// Out of line, so that the order of issue stays a few instructions.
+#[cold]
+fn deferred<T>(executor: &RefCell<Executor>, act: impl FnOnce(&mut Executor) -> T) -> T {
+    act(&mut executor.borrow_mut())
+}
+
 impl HostStream {
     /// Its name.
     pub const fn name(&self) -> &'static str {
