@@ -90,6 +90,7 @@ impl<D: Device> Lanes<D> {
 
 /// The progress of one copy.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "pass, layer and step are open independently")]
 pub(crate) struct Walk {
     /// Rows of the present pass.
     rows: usize,

@@ -1,5 +1,16 @@
 //! What a pool issues, and what it refuses, seen by a device that writes everything down.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_for_each,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use common::EagerScratch;
@@ -91,10 +102,23 @@ fn allocation_makes_one_arena_and_each_stream_and_event_once() {
     made.sort();
     assert_eq!(
         made,
-        ["allocate 574619648 to 256", "event e0", "event e1", "event e2", "stream aux0", "stream aux1", "stream main"]
+        [
+            "allocate 574619648 to 256",
+            "event e0",
+            "event e1",
+            "event e2",
+            "stream aux0",
+            "stream aux1",
+            "stream main"
+        ]
     );
     drop(pool.begin(1).unwrap());
-    assert!(recorder.take().iter().all(|line| !line.starts_with("event") && !line.starts_with("stream")));
+    assert!(
+        recorder
+            .take()
+            .iter()
+            .all(|line| !line.starts_with("event") && !line.starts_with("stream"))
+    );
 }
 
 #[test]

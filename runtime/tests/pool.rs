@@ -1,5 +1,16 @@
 //! Views, micro-batches, runtime dims and the two backings.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_for_each,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use common::recorder::Recorder;
@@ -15,7 +26,10 @@ fn the_memory_report_is_known_before_allocation_and_holds_after_it() {
     let pool = EagerScratch::allocate(&Host::in_order()).unwrap();
     assert_eq!(pool.held_bytes(), report.reserved_bytes());
     let report = Relay::memory(RelayDims { max_rows: 1000 }).unwrap();
-    assert_eq!((report.copies, report.bytes_per_copy, report.saved_bytes()), (2, 16_128, 2 * 8_192));
+    assert_eq!(
+        (report.copies, report.bytes_per_copy, report.saved_bytes()),
+        (2, 16_128, 2 * 8_192)
+    );
 }
 
 #[test]
@@ -45,7 +59,10 @@ fn views_stand_at_the_planned_offsets_with_the_planned_types_and_shapes() {
     assert_eq!(out.index_weights.address(), base + 35_651_584);
     assert_eq!(out.index_weights.shape(), [3, 64]);
     assert_eq!(out.index_weights.bytes(), 3 * 64 * 4);
-    assert_eq!(format!("{:?}", out.index_scales), format!("ViewMut(u8 [3, 64, 4] at {:#x})", base + 33_554_432));
+    assert_eq!(
+        format!("{:?}", out.index_scales),
+        format!("ViewMut(u8 [3, 64, 4] at {:#x})", base + 33_554_432)
+    );
     drop(step);
     let mut step = layer.attention().unwrap();
     let read = step.buffers();
@@ -104,7 +121,9 @@ fn values_go_to_the_device_and_back_in_order_of_the_stream() {
         let stream = step.stream();
         let mut lens = step.buffers().topk_lens;
         host.copy_from_host(lens.reborrow(), &[3, 4]).unwrap();
-        stream.launch(lens.reborrow(), |mut lens| lens.iter_mut().for_each(|it| *it *= 10)).unwrap();
+        stream
+            .launch(lens.reborrow(), |mut lens| lens.iter_mut().for_each(|it| *it *= 10))
+            .unwrap();
         assert_eq!(host.copy_to_host(lens.as_view()).unwrap(), [30, 40]);
         let refused = host.copy_from_host(lens, &[1]);
         assert!(matches!(refused, Err(Error::ValueCount { given: 1, expected: 2 })));

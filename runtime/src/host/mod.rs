@@ -161,13 +161,13 @@ impl Queue {
     }
 
     /// Does something with the executor, where there is one.
+    #[inline]
     fn with<T: Default>(&self, act: impl FnOnce(&mut Executor) -> T) -> Result<T, Error> {
         self.check()?;
-        Ok(self
-            .executor
-            .as_ref()
-            .map(|executor| act(&mut executor.borrow_mut()))
-            .unwrap_or_default())
+        Ok(match &self.executor {
+            None => T::default(),
+            Some(executor) => deferred(executor, act),
+        })
     }
 
     /// Runs a kernel, with the mark that one is running, which a panic takes away too.

@@ -67,12 +67,22 @@ unsafe impl Device for Deaf {
         self.host.synchronize()
     }
 
-    unsafe fn read_bytes(&self, stream: &HostStream, from: *const u8, into: &mut [u8]) -> Result<(), Error> {
+    unsafe fn read_bytes(
+        &self,
+        stream: &HostStream,
+        from: *const u8,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         unsafe { self.host.read_bytes(stream, from, into) }
     }
 
-    unsafe fn write_bytes(&self, stream: &HostStream, to: *mut u8, from: &[u8]) -> Result<(), Error> {
+    unsafe fn write_bytes(
+        &self,
+        stream: &HostStream,
+        to: *mut u8,
+        from: &[u8],
+    ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         unsafe { self.host.write_bytes(stream, to, from) }
     }
