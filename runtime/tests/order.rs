@@ -28,7 +28,7 @@ fn pool() -> (Recorder, Pool) {
     (recorder, pool)
 }
 
-/// What a whole layer of each kind issues. e0: fork, e1: index_topk, e2: compress.
+/// What a whole layer of each kind issues. e0: `fork`, e1: `index_topk`, e2: `compress`.
 const WINDOW: &[&str] = &[
     "enter main full", // fork
     "leave main",
