@@ -69,6 +69,9 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     /// Creates a stream. The name is for people.
     fn create_stream(&self, name: &'static str) -> Result<Self::Stream, Error>;
 
+    /// Whether a stream belongs to this device, so that it may work on its memory.
+    fn owns(&self, stream: &Self::Stream) -> bool;
+
     /// Creates an event that has not been recorded. Waiting for it does nothing.
     fn create_event(&self) -> Result<Self::Event, Error>;
 

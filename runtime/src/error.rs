@@ -2,7 +2,7 @@
 //!
 //! | when | errors |
 //! | --- | --- |
-//! | allocating a pool | [`Dim`](Error::Dim), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
+//! | allocating a pool | [`Dim`](Error::Dim), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`ForeignDevice`](Error::ForeignDevice), [`Device`](Error::Device) |
 //! | `begin` | [`TooManyRows`](Error::TooManyRows) |
 //! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
 //! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
@@ -118,6 +118,12 @@ pub enum Error {
         given: usize,
         /// Streams that the schedule names.
         expected: usize,
+    },
+    /// The caller handed in a stream of another device.
+    #[error("the stream handed in for `{stream}` belongs to another device")]
+    ForeignDevice {
+        /// The schedule's name for it.
+        stream: &'static str,
     },
     /// The constant tables contradict each other.
     #[error("the schedule's tables contradict each other: {what} (entry {at})")]

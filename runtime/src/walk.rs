@@ -60,6 +60,11 @@ impl<D: Device> Lanes<D> {
         if given != expected {
             return Err(Error::StreamCount { given, expected });
         }
+        for (stream, name) in streams.iter().zip(schedule.streams) {
+            if !device.owns(stream) {
+                return Err(Error::ForeignDevice { stream: name });
+            }
+        }
         let events = schedule
             .steps
             .iter()

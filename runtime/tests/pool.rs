@@ -321,3 +321,22 @@ fn another_number_of_streams_is_refused() {
         PoolCore::with_streams(&recorder, Toys::<Carry>::default(), Backing::Arena, [vec![]]);
     assert!(matches!(made, Err(Error::StreamCount { given: 0, expected: 1 })));
 }
+
+#[test]
+fn streams_of_another_device_are_refused() {
+    let (host, other) = (Host::in_order(), Host::random(1));
+    let streams = ["main", "aux0", "aux1"].map(|name| other.create_stream(name).unwrap());
+    let made = EagerScratch::allocate_on(&host, Backing::Arena, streams);
+    assert!(matches!(made, Err(Error::ForeignDevice { stream: "main" })));
+}
+
+#[test]
+fn bytes_copied_through_another_handle_go_where_the_view_belongs() {
+    let (host, other) = (Host::random(1), Host::in_order());
+    let mut pool = EagerScratch::allocate(&host).unwrap();
+    let mut pass = pool.begin(2).unwrap();
+    let mut layer = pass.layer(2).unwrap();
+    let mut step = layer.global_topk().unwrap().unwrap();
+    other.copy_from_host(step.buffers().topk_lens, &[5, 6]).unwrap();
+    assert_eq!(other.copy_to_host(step.buffers().topk_lens.into_view()).unwrap(), [5, 6]);
+}
