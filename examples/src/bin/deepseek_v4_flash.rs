@@ -94,7 +94,7 @@ fn plan_at(model: &str, tokens: u32) -> Result<Plan, String> {
         let lines: Vec<String> = errors.iter().map(|error| error.message()).collect();
         format!("{shown}: {}", lines.join("; "))
     };
-    let mut spec = toml_spec::read(&text, &folder).map_err(said)?;
+    let mut spec = toml_spec::read(&text, &folder).whole().map_err(said)?;
     for dim in &mut spec.dims {
         if let DimValue::Runtime { nominal, .. } = &mut dim.value {
             *nominal = i64::from(tokens);
