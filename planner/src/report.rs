@@ -1,7 +1,7 @@
 //! A plan for people: the arena in a picture, who shares bytes with whom and why that is safe, what
 //! it saves, and which waits the pool needs.
 //!
-//! Lines are at most [`WIDTH`] columns wide where names allow it.
+//! Lines are at most 110 columns wide where names allow it.
 
 use std::fmt::Write as _;
 
