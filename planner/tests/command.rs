@@ -328,3 +328,28 @@ fn colours_are_for_terminals_only() {
     let output = run(&["plan", "mistakes.toml"]);
     assert!(!output.stderr.contains(&0x1b));
 }
+
+#[test]
+fn sizes_of_the_running_server_and_copies_are_told() {
+    let spec = br#"
+        pool = { name = "Chain", ubatches = 2 }
+        dims = { tokens = { runtime = 100 } }
+        step = [
+            { name = "make", writes = ["g.a"] },
+            { name = "turn", reads = ["g.a"], writes = ["g.b"] },
+            { name = "fold", reads = ["g.b"], writes = ["g.c"] },
+            { name = "end", reads = ["g.c"] },
+        ]
+        [[group]]
+        name = "g"
+        buffer = [
+            { name = "a", dtype = "f32", shape = ["tokens"] },
+            { name = "b", dtype = "f32", shape = ["tokens"] },
+            { name = "c", dtype = "f32", shape = ["tokens"] },
+            { name = "idle", dtype = "f32", shape = ["tokens"] },
+        ]
+    "#;
+    let output = run_with_input(&["plan", "-"], spec);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    expect("chain.plan.txt", &output.stdout);
+}
