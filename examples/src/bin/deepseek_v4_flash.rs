@@ -12,6 +12,7 @@ use scratchpool_examples::check::Findings;
 use scratchpool_examples::deepseek::{
     Batch, FlashScratch, Model, ProScratch, flash_scratch, pro_scratch,
 };
+use scratchpool_planner::error::Error;
 use scratchpool_planner::plan::{Plan, plan};
 use scratchpool_planner::spec::DimValue;
 use scratchpool_planner::{report, toml_spec};
@@ -90,8 +91,8 @@ fn plan_at(model: &str, tokens: u32) -> Result<Plan, String> {
     let path = folder.join(format!("deepseek-v4-{model}.toml"));
     let shown = path.display();
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
-    let said = |errors: Vec<scratchpool_planner::error::Error>| {
-        let lines: Vec<String> = errors.iter().map(|error| error.message()).collect();
+    let said = |errors: Vec<Error>| {
+        let lines: Vec<String> = errors.iter().map(Error::message).collect();
         format!("{shown}: {}", lines.join("; "))
     };
     let mut spec = toml_spec::read(&text, &folder).whole().map_err(said)?;

@@ -172,9 +172,16 @@ pub(crate) fn as_json(errors: &[Error], source: &Source) -> String {
 
 /// One error as a JSON object.
 pub(crate) fn error_json(error: &Error, source: &Source) -> String {
+    // A reader of the message alone should learn the nearest name, too.
+    let message = match (&error.fault, error.help()) {
+        (Fault::UnknownKey { .. } | Fault::UnknownName { .. }, Some(help)) => {
+            format!("{}; {help}", error.message())
+        }
+        _ => error.message(),
+    };
     let mut fields = vec![
         ("code", json::string(error.code().as_str())),
-        ("message", json::string(&error.message())),
+        ("message", json::string(&message)),
         ("trace", json::strings(error.trace())),
         ("file", json::string(&source.name)),
     ];
