@@ -7,14 +7,17 @@
 //! | --- | --- | --- |
 //! | parse | [`parse`] | the struct and its attributes become a planner spec, with places |
 //! | analyze | [`expand`] | the planner checks, proves and packs; its errors get their places |
-//! | model | [`api`] | which step hands out which views, and where they may be absent |
+//! | model | [`api`], [`meant`] | which step hands out which views, and where they may be absent |
 //! | codegen | [`codegen`] | layout, schedule, pool, guards, documentation |
 
 mod api;
 mod codegen;
 mod expand;
+mod meant;
 mod parse;
 mod places;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{Context, docs, index, pool, sizes};
-use crate::api::{StepApi, upper_case};
+use crate::api::StepApi;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
@@ -120,7 +120,8 @@ fn guard(context: &Context<'_>, step: &StepApi) -> TokenStream {
     let StepApi { name, guard, .. } = step;
     let doc =
         format!("Step `{name}`, entered. Dropping it records its event, if a step waits for it.");
-    let (views, method) = if step.fields.is_empty() {
+    // After an error what a step touches may be unread.
+    let (views, method) = if step.fields.is_empty() && context.plan.is_some() {
         (TokenStream::new(), TokenStream::new())
     } else {
         views(context, step)
@@ -217,10 +218,14 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
     let word = views.to_string();
     let doc = format!("What step `{name}` may touch.");
     let plan = context.runtime_sized().then(|| quote!(let plan = self.core.plan();));
+    let nothing = step.fields.is_empty();
+    let marker = nothing.then(|| quote!(nothing: ::core::marker::PhantomData<&'v D>,));
+    let marker_value = nothing.then(|| quote!(nothing: ::core::marker::PhantomData,));
     let definition = quote! {
         #[doc = #doc]
         #public struct #views<'v, D: #krate::Device> {
             #(#fields)*
+            #marker
         }
 
         impl<D: #krate::Device> ::core::fmt::Debug for #views<'_, D> {
@@ -238,7 +243,7 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
             let rows = self.core.rows();
             let _ = rows;
             #plan
-            #views { #(#values)* }
+            #views { #(#values)* #marker_value }
         }
     };
     (definition, method)
@@ -257,7 +262,7 @@ fn place(context: &Context<'_>, field: &Ident, buffer: usize) -> TokenStream {
     } else if context.runtime_sized() {
         quote!(plan.offsets[#buffer_index])
     } else {
-        let offset = format_ident!("{}_OFFSET", upper_case(field));
+        let offset = format_ident!("{}_OFFSET", context.constant(field));
         quote!(layout::#offset)
     };
     quote!(#krate::generated::Place::new(#buffer_index, #offset))

@@ -47,7 +47,12 @@ pub(crate) struct Context<'c> {
 
 /// All code for a declaration.
 pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) -> TokenStream {
-    let module = api::snake_case(&unraw(&declaration.name));
+    let word = unraw(&declaration.name);
+    let mut module = api::snake_case(&word);
+    if module == word {
+        // A module and a struct share one namespace.
+        module.push('_');
+    }
     let copies = declaration.spec.ubatches.map_or(1, |copies| copies.value);
     let context = Context {
         declaration,
@@ -129,6 +134,23 @@ impl Context<'_> {
             }
             _ => quote!(::core::primitive::#word),
         }
+    }
+
+    /// What the constants of a field's buffer begin with: `INDEX_VALUES`, with underscores after it
+    /// where that is the arena's or another field's.
+    fn constant(&self, field: &Ident) -> String {
+        let mut taken: Vec<String> = ["TOTAL", "SUM", "LOWER_BOUND"].map(str::to_owned).to_vec();
+        for each in &self.declaration.fields {
+            let mut word = api::upper_case(&each.name);
+            while taken.contains(&word) {
+                word.push('_');
+            }
+            if each.name == *field {
+                return word;
+            }
+            taken.push(word);
+        }
+        api::upper_case(field)
     }
 
     /// Whether some size is known only when the pool is allocated.

@@ -4,6 +4,8 @@
 //! holds offsets and extents, computed once from the dims by the order of the packing: for any dims,
 //! buffers that interfere stay apart.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use scratchpool_planner::expr::{Binary, Expr, Function, Kind, Unary};
@@ -212,9 +214,13 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         .dims
         .iter()
         .filter(|dim| matches!(dim.value, scratchpool_planner::spec::DimValue::Runtime { .. }));
-    let dims: Vec<Ident> = runtime
+    let mut dims: Vec<Ident> = runtime
         .map(|dim| identifier(&dim.name.value, context.declaration.places.find(dim.name.span).0))
         .collect();
+    // After an error there may be two of one name.
+    let mut seen = BTreeSet::new();
+    dims.retain(|dim| seen.insert(dim.to_string()));
+    let dims_docs = dims.iter().map(|dim| format!("The dim `{}`.", crate::parse::unraw(dim)));
     let pool = &context.declaration.spec.name.value;
     let (extents, buffers) = (
         index(runtime_extents(context).count()),
@@ -250,7 +256,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         )]
         #public struct Dims {
             #(
-                #[doc = concat!("The dim `", stringify!(#dims), "`.")]
+                #[doc = #dims_docs]
                 pub #dims: #usize,
             )*
         }

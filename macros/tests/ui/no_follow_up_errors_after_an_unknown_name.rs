@@ -82,9 +82,12 @@ fn main() -> Result<(), Error> {
             let out: ViewMut<'_, f32, Host, 2> = step.buffers().compressor_kv;
             assert_eq!(out.rows(), 16);
         }
-        let mut step = layer.q_proj()?;
-        let out: ViewMut<'_, bf16, Host, 3> = step.buffers().q;
-        let (_, _) = (out.rows(), step.stream());
+        {
+            let mut step = layer.q_proj()?;
+            let _ = step.stream();
+            let out: ViewMut<'_, bf16, Host, 3> = step.buffers().q;
+            let _ = out.rows();
+        }
         layer.join()?;
         if let Some(mut step) = layer.global_topk()? {
             let out = step.buffers();

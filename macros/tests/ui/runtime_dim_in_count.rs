@@ -1,8 +1,7 @@
 use scratchpool::scratch_pool;
 
 #[scratch_pool(dims(n: runtime, m = n * 2), layers(count = n))]
-#[step(fill, when = n > 3, writes(a))]
-#[group(a, when = m == 2, if = n > 0)]
+#[step(fill, writes(a))]
 struct Pool {
     #[group(a)]
     #[shape(n)]
