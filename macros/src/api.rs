@@ -179,7 +179,11 @@ fn presence(plan: &Plan, step: &Step, buffer: &str) -> Presence {
     match active.next() {
         None => Presence::Nowhere,
         Some(first) if active.all(|each| each == first) => {
-            if first { Presence::Everywhere } else { Presence::Nowhere }
+            if first {
+                Presence::Everywhere
+            } else {
+                Presence::Nowhere
+            }
         }
         Some(_) => Presence::Somewhere,
     }
@@ -255,7 +259,9 @@ mod tests {
 
     #[test]
     fn step_names_become_type_names() {
-        for (name, ty) in [("index_q", "IndexQ"), ("fork", "Fork"), ("_a__b", "AB"), ("_1", "_1"), ("__", "")] {
+        for (name, ty) in
+            [("index_q", "IndexQ"), ("fork", "Fork"), ("_a__b", "AB"), ("_1", "_1"), ("__", "")]
+        {
             assert_eq!(pascal_case(name), ty);
         }
     }

@@ -31,8 +31,12 @@ impl Meant {
     pub(crate) fn new(spec: &Spec, errors: &[Error], unread: &[Span]) -> Self {
         let mut spec = spec.clone();
         let spans = errors.iter().map(|error| error.span).chain(unread.iter().copied());
-        let mut meant =
-            Self { spec: Spec::default(), plan: None, errors: spans.collect(), dims: BTreeSet::new() };
+        let mut meant = Self {
+            spec: Spec::default(),
+            plan: None,
+            errors: spans.collect(),
+            dims: BTreeSet::new(),
+        };
         meant.repair_names(&mut spec, errors);
         meant.repair_structure(&mut spec, errors);
         meant.plan = analyze(&spec).0;

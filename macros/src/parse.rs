@@ -431,12 +431,14 @@ impl Parser {
         };
         let stream: TokenStream = tokens.iter().cloned().collect();
         let path = syn::parse::Parser::parse2(syn::Path::parse_mod_style, stream.clone());
-        let relative =
-            |path: &syn::Path| path.segments.first().is_some_and(|s| s.ident == "self" || s.ident == "super");
+        let relative = |path: &syn::Path| {
+            path.segments.first().is_some_and(|s| s.ident == "self" || s.ident == "super")
+        };
         match path {
             Ok(path) if !relative(&path) => self.krate = Some(stream),
             _ => {
-                let expected = "a path that holds in every module, such as `crate::renamed` or `::renamed`";
+                let expected =
+                    "a path that holds in every module, such as `crate::renamed` or `::renamed`";
                 self.wrong_type("crate", expected, tokens, around);
             }
         }
@@ -478,7 +480,8 @@ impl Parser {
             Err(Fault::Config { reason, .. }) => {
                 // As written: the folder it is relative to is the same for all of a crate, and
                 // differs between machines.
-                let reason = format!("{reason} (paths are relative to the crate's `Cargo.toml`)");
+                let hint = " (paths are relative to the crate's `Cargo.toml`)";
+                let reason = reason + if full.is_file() { "" } else { hint };
                 self.error(Fault::Config { path: path.value(), reason }, path.span());
             }
             Err(fault) => self.error(fault, path.span()),
@@ -827,26 +830,31 @@ impl Parser {
         field: &Ident,
     ) -> Option<(Name, Name)> {
         let parts: Vec<TokenTree> = tokens.into_iter().collect();
-        match parts.as_slice() {
+        let comma = parts
+            .iter()
+            .position(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ','));
+        let (parts, rest) = parts.split_at(comma.unwrap_or(parts.len()));
+        let names = match parts {
             [TokenTree::Ident(group)] => Some((self.name(group), self.name(field))),
             [TokenTree::Ident(group), TokenTree::Punct(dot), TokenTree::Ident(buffer)]
                 if dot.as_char() == '.' =>
             {
                 Some((self.name(group), self.name(buffer)))
             }
-            [TokenTree::Ident(group), TokenTree::Punct(comma), ..] if comma.as_char() == ',' => {
-                let text = format!(
-                    "what holds for the whole group stands on the struct: `#[group({group}, …)]`"
-                );
-                self.malformed(text, comma.span());
-                Some((self.name(group), self.name(field)))
-            }
             other => {
                 let expected = "a group, or `group.buffer`";
                 self.wrong_type("group", expected, other, around);
                 None
             }
+        };
+        if let (Some((group, _)), [_, extra, ..]) = (&names, rest) {
+            let text = format!(
+                "what holds for the whole group stands on the struct: `#[group({}, …)]`",
+                group.value
+            );
+            self.malformed(text, extra.span());
         }
+        names
     }
 
     /// As many extents as are written, also where some are in error.

@@ -34,3 +34,35 @@ fn each_error_stands_at_the_tokens_that_caused_it() {
     configurations();
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }
+
+#[test]
+fn declarations_of_every_form_are_taken() {
+    configurations();
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/ui/pass/*.rs");
+    cases.pass("tests/pools/*.rs");
+    cases.pass(expansions());
+}
+
+/// One program with every expected expansion in a module of its own, as a reader would paste it.
+fn expansions() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    let files = fs::read_dir(folder).expect("the folder is part of the tests");
+    let mut files: Vec<PathBuf> =
+        files.map(|file| file.expect("a readable folder").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "snap"));
+    files.sort();
+    assert!(files.len() >= 4);
+    let mut program = String::new();
+    for file in files {
+        let name = file.file_stem().expect("a file has a name").to_string_lossy();
+        let text = fs::read_to_string(&file).expect("a readable file");
+        // What stands before the second line of dashes is about the snapshot.
+        let (_, expansion) = text.split_once("\n---\n").expect("a snapshot has a header");
+        program.push_str(&format!("pub mod {name} {{\n{expansion}}}\n\n"));
+    }
+    program.push_str("fn main() {}\n");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("expected_expansions.rs");
+    fs::write(&path, program).expect("the target folder can be written");
+    path
+}

@@ -49,12 +49,13 @@ fn numbers(context: &Context<'_>) -> TokenStream {
     let consts = fields(context, plan).map(|(field, _, placed)| {
         let (offset_name, bytes_name) = names(context, field);
         let (offset, bytes) = (number(placed.offset), number(placed.bytes));
-        let offset_doc = format!("Where `{}` starts.", placed.name);
-        let bytes_doc = format!("Bytes reserved for `{}`: {}.", placed.name, docs::tensor(placed));
+        let offset_doc = docs::line(format!("Where `{}` starts.", placed.name));
+        let bytes_doc =
+            docs::line(format!("Bytes reserved for `{}`: {}.", placed.name, docs::tensor(placed)));
         quote! {
-            #[doc = #offset_doc]
+            #offset_doc
             pub const #offset_name: ::core::primitive::usize = #offset;
-            #[doc = #bytes_doc]
+            #bytes_doc
             pub const #bytes_name: ::core::primitive::usize = #bytes;
         }
     });

@@ -22,6 +22,8 @@ mod pool;
 mod schedule;
 mod sizes;
 
+use std::path::Path;
+
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 use scratchpool_planner::plan::Plan;
@@ -70,19 +72,23 @@ pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) ->
     let name = &declaration.name;
     let module = &context.module;
     let visibility = &declaration.visibility;
-    let module_doc = format!("Layout, schedule and guards of [`{name}`].");
+    let module_doc = docs::line(format!("Layout, schedule and guards of [`{name}`]."));
     // The compiler rebuilds the crate when a file that it includes changes.
     let rebuild = declaration.config.as_ref().map(|path| {
-        let path = format!("/{path}");
+        let path = if Path::new(path).is_absolute() {
+            quote!(#path)
+        } else {
+            let path = format!("/{path}");
+            quote!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #path))
+        };
         quote! {
-            const _: &[::core::primitive::u8] =
-                ::core::include_bytes!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #path));
+            const _: &[::core::primitive::u8] = ::core::include_bytes!(#path);
         }
     });
     quote! {
         #pool
 
-        #[doc = #module_doc]
+        #module_doc
         #[allow(dead_code, unused_imports, clippy::all, clippy::pedantic)]
         #visibility mod #module {
             #layout

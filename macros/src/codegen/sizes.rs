@@ -12,7 +12,7 @@ use scratchpool_planner::expr::{Binary, Expr, Function, Kind, Unary};
 use scratchpool_planner::plan::Plan;
 use scratchpool_planner::sizes::Size;
 
-use super::{Context, index, number};
+use super::{Context, docs, index, number};
 use crate::api::identifier;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
@@ -57,6 +57,13 @@ fn mentions(expr: &Expr, name: &str) -> bool {
     let mut found = false;
     expr.names(&mut |each, _| found |= each == name);
     found
+}
+
+/// Whether the shape of a buffer is computed from the rows of a pass.
+pub(super) fn follows_rows(context: &Context<'_>, buffer: usize) -> bool {
+    let size = context.plan.and_then(|plan| plan.sizes.buffers.get(buffer));
+    let leading = size.and_then(|size| size.extents.first());
+    leading.is_some_and(|extent| mentions(extent, rows_name(context)))
 }
 
 /// The extents, as buffer and axis, that are computed once at start-up.
@@ -145,6 +152,13 @@ fn checked(expr: &Expr, krate: &TokenStream) -> TokenStream {
     }
 }
 
+/// The name of an argument that holds the rows.
+fn rows_argument(context: &Context<'_>) -> Ident {
+    let mut buffers = 0..context.plan.map_or(0, |plan| plan.sizes.buffers.len());
+    let used = buffers.any(|buffer| follows_rows(context, buffer));
+    Ident::new(if used { "rows" } else { "_rows" }, Span::call_site())
+}
+
 fn tensor_bytes(context: &Context<'_>) -> TokenStream {
     let krate = context.krate;
     let Some(plan) = context.plan else { return quote!(0) };
@@ -174,6 +188,7 @@ fn constant(context: &Context<'_>) -> TokenStream {
         context.plan.map_or(0, |plan| plan.sizes.rows.as_ref().map_or(1, |(_, value)| *value));
     let max_rows = number(max_rows);
     let tensor_bytes = tensor_bytes(context);
+    let rows = rows_argument(context);
     quote! {
         /// The plan of the pool: all of it is constant.
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
@@ -196,9 +211,8 @@ fn constant(context: &Context<'_>) -> TokenStream {
             fn tensor_bytes(
                 &self,
                 buffer: ::core::primitive::usize,
-                rows: ::core::primitive::usize,
+                #rows: ::core::primitive::usize,
             ) -> ::core::primitive::u64 {
-                let _ = rows;
                 #tensor_bytes
             }
         }
@@ -220,7 +234,8 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
     // After an error there may be two of one name.
     let mut seen = BTreeSet::new();
     dims.retain(|dim| seen.insert(dim.to_string()));
-    let dims_docs = dims.iter().map(|dim| format!("The dim `{}`.", crate::parse::unraw(dim)));
+    let dims_docs =
+        dims.iter().map(|dim| docs::line(format!("The dim `{}`.", crate::parse::unraw(dim))));
     let pool = &context.declaration.spec.name.value;
     let (extents, buffers) = (
         index(runtime_extents(context).count()),
@@ -246,6 +261,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         None => quote!(1),
     };
     let tensor_bytes = tensor_bytes(context);
+    let rows = rows_argument(context);
     let base_align = number(context.plan.map_or(1, |plan| plan.layout.base_align));
     let copies = index(context.copies);
     quote! {
@@ -256,7 +272,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         )]
         #public struct Dims {
             #(
-                #[doc = #dims_docs]
+                #dims_docs
                 pub #dims: #usize,
             )*
         }
@@ -327,8 +343,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
                 }
             }
 
-            fn tensor_bytes(&self, buffer: #usize, rows: #usize) -> ::core::primitive::u64 {
-                let _ = rows;
+            fn tensor_bytes(&self, buffer: #usize, #rows: #usize) -> ::core::primitive::u64 {
                 #tensor_bytes
             }
         }

@@ -3,7 +3,7 @@ use scratchpool::scratch_pool;
 #[scratch_pool]
 #[stepp(fill, writes(a))]
 #[repr(C)]
-#[step(fill, writes(a))]
+#[step(drain, reads(a))]
 struct Pool {
     #[group(a)]
     #[shape(16)]
