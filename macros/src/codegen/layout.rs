@@ -152,7 +152,7 @@ fn table(context: &Context<'_>) -> TokenStream {
                 (quote!(#offset), quote!(#bytes))
             }
         };
-        row(krate, placed, &offset, &bytes)
+        row(placed, &offset, &bytes)
     });
     let (total, sum) = (number(layout.total_bytes), number(layout.sum_bytes));
     let (bound, optimal) = (number(layout.lower_bound_bytes), layout.optimal);
@@ -160,37 +160,35 @@ fn table(context: &Context<'_>) -> TokenStream {
     let (pool, fingerprint) = (&layout.pool, &layout.fingerprint);
     quote! {
         /// The layout as a table.
-        #public const LAYOUT: #krate::tables::LayoutTable = #krate::tables::LayoutTable {
-            pool: #pool,
-            align: #align,
-            base_align: #base,
-            total_bytes: #total,
-            sum_bytes: #sum,
-            lower_bound_bytes: #bound,
-            optimal: #optimal,
-            fingerprint: #fingerprint,
-            buffers: &[#(#rows),*],
+        #public const LAYOUT: #krate::tables::LayoutTable = {
+            use #krate::tables::{BufferRow, DType, LayoutTable};
+            LayoutTable {
+                pool: #pool,
+                align: #align,
+                base_align: #base,
+                total_bytes: #total,
+                sum_bytes: #sum,
+                lower_bound_bytes: #bound,
+                optimal: #optimal,
+                fingerprint: #fingerprint,
+                buffers: &[#(#rows),*],
+            }
         };
     }
 }
 
-fn row(
-    krate: &TokenStream,
-    placed: &Placed,
-    offset: &TokenStream,
-    bytes: &TokenStream,
-) -> TokenStream {
+fn row(placed: &Placed, offset: &TokenStream, bytes: &TokenStream) -> TokenStream {
     let Placed { name, tensor_bytes, dtype, shape, align, .. } = placed;
     let dtype = format_ident!("{}", format!("{dtype:?}"));
     let (tensor_bytes, align) = (number(*tensor_bytes), number(*align));
     let shape = shape.iter().map(|extent| number(*extent));
     quote! {
-        #krate::tables::BufferRow {
+        BufferRow {
             name: #name,
             offset: #offset,
             bytes: #bytes,
             tensor_bytes: #tensor_bytes,
-            dtype: #krate::tables::DType::#dtype,
+            dtype: DType::#dtype,
             shape: &[#(#shape),*],
             align: #align,
         }

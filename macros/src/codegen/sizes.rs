@@ -122,9 +122,9 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
 }
 
 /// An expression as calls that carry overflow, remainders and zero divisors along as `None`.
-fn checked(expr: &Expr, krate: &TokenStream) -> TokenStream {
-    let size = quote!(#krate::generated::size);
-    let part = |expr: &Expr| checked(expr, krate);
+fn checked(expr: &Expr) -> TokenStream {
+    let size = quote!(size);
+    let part = checked;
     match &expr.kind {
         Kind::Int(value) => {
             let value = proc_macro2::Literal::i64_unsuffixed(*value);
@@ -244,7 +244,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
     let layout = context.plan.map(|plan| layout_of(context, plan)).unwrap_or_else(|| {
         quote! {
             let _ = dims;
-            let (extents, laid) = ([], #krate::generated::size::Laid { offsets: [], total_bytes: 0, sum_bytes: 0 });
+            let (extents, laid) = ([], size::Laid { offsets: [], total_bytes: 0, sum_bytes: 0 });
         }
     });
     let rows = context.declaration.spec.rows.as_ref().map(|rows| rows.value.clone());
@@ -297,6 +297,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             pub const fn new(
                 dims: Dims,
             ) -> ::core::result::Result<Self, #krate::generated::size::SizeError> {
+                use #krate::generated::size;
                 #layout
                 ::core::result::Result::Ok(Self {
                     dims,
@@ -352,19 +353,18 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
 
 /// Statements that define `extents` and `laid` from `dims`.
 fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
-    let krate = context.krate;
-    let size = quote!(#krate::generated::size);
+    let size = quote!(size);
     let all = plan.sizes.buffers.iter().zip(&plan.layout.buffers);
     let needs = all.clone().map(|(each, placed)| {
         let Size { extents, dtype, .. } = each;
-        let extents = extents.iter().map(|extent| checked(extent, krate));
+        let extents = extents.iter().map(|extent| checked(extent));
         let (bytes, name, accessed) = (number(dtype.bytes()), &placed.name, placed.accessed);
         quote!(#size::need(#name, &[#(#extents),*], #bytes, #accessed))
     });
     let kept = runtime_extents(context).filter_map(|(buffer, axis)| {
         let each = plan.sizes.buffers.get(buffer)?;
         let placed = plan.layout.buffers.get(buffer)?;
-        let (extent, name) = (checked(each.extents.get(axis)?, krate), &placed.name);
+        let (extent, name) = (checked(each.extents.get(axis)?), &placed.name);
         Some(quote! {
             match #size::extent(#name, #extent) {
                 ::core::result::Result::Ok(extent) => extent,
