@@ -3,6 +3,7 @@
 //! After an error the struct is still emitted with all its methods, so that the code around it does
 //! not fail a second time. That form cannot run: the error stands beside it.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -15,7 +16,7 @@ use crate::places::Places;
 use crate::{api, codegen, parse};
 
 /// Expands an annotated struct. `root` is the folder that `config` is relative to.
-pub(crate) fn expand(arguments: TokenStream, item: TokenStream, root: &Path) -> TokenStream {
+pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) -> TokenStream {
     let declaration = match parse::parse(arguments, item.clone(), root) {
         Ok(declaration) => declaration,
         Err(error) => {
@@ -68,17 +69,18 @@ fn message(error: &Error, places: &Places) -> TokenStream {
         text.push_str("\nnote: ");
         text.push_str(&note);
     }
-    // A macro's error has one place, so the others are told by their lines.
+    let (first, last) = places.find(error.span);
+    // A macro's error has one place, so others are told by their lines.
     for label in error.labels() {
-        if let Some(line) = line_of(places.find(label.span).0) {
-            text.push_str(&format!("\nnote: line {line}: {}", label.text));
+        let line = line_of(places.find(label.span).0).filter(|line| line_of(first) != Some(*line));
+        if let Some(line) = line {
+            let _ = write!(text, "\nnote: line {line}: {}", label.text);
         }
     }
     if let Some(help) = error.help_in(Spelling::Rust) {
         text.push_str("\nhelp: ");
         text.push_str(&help);
     }
-    let (first, last) = places.find(error.span);
     compile_error(&text, first, last)
 }
 

@@ -29,5 +29,5 @@ pub fn scratch_pool(
 ) -> proc_macro::TokenStream {
     // The configuration is named relative to the manifest of the crate that declares the pool.
     let root = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
-    expand::expand(arguments.into(), item.into(), &root).into()
+    expand::expand(arguments.into(), &item.into(), &root).into()
 }

@@ -289,14 +289,14 @@ impl Parser {
     }
 
     /// `key = expr`.
-    fn expr_of(&mut self, entry: &Entry) -> Option<Expr> {
+    fn expr_of(&mut self, entry: &Entry) -> Expr {
         let EntryValue::Is(tokens) = &entry.value else {
             let word = entry.word();
             self.malformed(format!("`{word}` needs a value: `{word} = …`"), entry.key.span());
-            return Some(self.unread(&[], entry.key.span()));
+            return self.unread(&[], entry.key.span());
         };
         let expr = self.expr(tokens, entry.key.span());
-        Some(expr.unwrap_or_else(|| self.unread(tokens, entry.key.span())))
+        expr.unwrap_or_else(|| self.unread(tokens, entry.key.span()))
     }
 
     /// Stands where an expression in error was written: that there is one matters to what is
@@ -656,7 +656,7 @@ impl Parser {
             let Some(key) = self.key(&entry, &table, &KEYS, &mut seen) else { continue };
             match (key.as_str(), &entry.value) {
                 ("on", _) => step.stream = self.name_of(&entry, "the name of a stream"),
-                ("when", _) => step.when = self.expr_of(&entry),
+                ("when", _) => step.when = Some(self.expr_of(&entry)),
                 ("launch", _) => step.launch = self.launch(&entry),
                 ("after", EntryValue::List(list)) => step.after = self.afters(list),
                 ("writes", EntryValue::List(list)) => step.writes = self.targets("writes", list),
@@ -748,7 +748,7 @@ impl Parser {
         let mut seen = Vec::new();
         for entry in entries {
             let Some(key) = self.key(&entry, &table, &["when", "if"], &mut seen) else { continue };
-            let expr = self.expr_of(&entry);
+            let expr = Some(self.expr_of(&entry));
             if key == "when" {
                 group.when = expr;
             } else {

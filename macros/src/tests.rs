@@ -37,7 +37,7 @@ fn declared(name: &str) -> (TokenStream, TokenStream) {
 /// The expansion of `tests/pools/NAME.rs`, as source.
 fn expansion(name: &str) -> String {
     let (arguments, item) = declared(name);
-    let file: syn::File = syn::parse2(expand(arguments, item, &root())).unwrap();
+    let file: syn::File = syn::parse2(expand(arguments, &item, &root())).unwrap();
     prettyplease::unparse(&file)
 }
 
@@ -78,7 +78,7 @@ fn expanding_again_gives_the_same_tokens() {
         let times = (0..5).map(|_| {
             let (arguments, item) = (arguments.clone(), item.clone());
             let start = Instant::now();
-            let tokens = expand(arguments, item, &root());
+            let tokens = expand(arguments, &item, &root());
             (start.elapsed(), tokens.to_string())
         });
         let times: Vec<_> = times.collect();
@@ -100,7 +100,7 @@ fn the_configuration_is_included_so_that_a_change_expands_again() {
                 x: u8,
             }
         };
-        let text = expand(arguments, item, &root()).to_string().replace(' ', "");
+        let text = expand(arguments, &item, &root()).to_string().replace(' ', "");
         let (_, rest) = text.split_once("::core::include_bytes!(")?;
         rest.split_once(");").map(|(path, _)| path.to_owned())
     };
@@ -119,7 +119,7 @@ fn the_configuration_is_included_so_that_a_change_expands_again() {
 fn nothing_of_a_declaration_in_error_is_laid_out() {
     let (arguments, item) = declared("flash");
     let arguments = quote::quote!(#arguments algin = 3);
-    let text = expand(arguments, item, &root()).to_string();
+    let text = expand(arguments, &item, &root()).to_string();
     assert!(text.contains("compile_error"));
     assert!(text.contains("fn global_topk"));
     assert!(!text.contains("Q_OFFSET"), "{text}");

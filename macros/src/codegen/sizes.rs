@@ -357,7 +357,7 @@ fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
     let all = plan.sizes.buffers.iter().zip(&plan.layout.buffers);
     let needs = all.clone().map(|(each, placed)| {
         let Size { extents, dtype, .. } = each;
-        let extents = extents.iter().map(|extent| checked(extent));
+        let extents = extents.iter().map(checked);
         let (bytes, name, accessed) = (number(dtype.bytes()), &placed.name, placed.accessed);
         quote!(#size::need(#name, &[#(#extents),*], #bytes, #accessed))
     });

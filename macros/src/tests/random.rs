@@ -96,17 +96,17 @@ impl Random {
             }
             let _ = writeln!(text, "after = [{}]", after.join(", "));
             for key in ["writes", "reads"] {
-                let mut touched = Vec::new();
+                let mut targets = Vec::new();
                 for group in 0..groups {
                     // The first step writes nearly everything, so that most reads are of something.
                     let touches =
                         if step == 0 { key == "writes" && !self.one_in(9) } else { self.one_in(3) };
                     if touches {
                         let buffer = if step > 0 && self.one_in(4) { ".b0" } else { "" };
-                        touched.push(format!("\"g{group}{buffer}\""));
+                        targets.push(format!("\"g{group}{buffer}\""));
                     }
                 }
-                let _ = writeln!(text, "{key} = [{}]", touched.join(", "));
+                let _ = writeln!(text, "{key} = [{}]", targets.join(", "));
             }
         }
         for group in 0..groups {
@@ -117,7 +117,7 @@ impl Random {
             if self.one_in(8) {
                 let _ = writeln!(text, "if = \"m > {}\"", self.below(12));
             }
-            for buffer in 0..1 + self.below(3) {
+            for buffer in 0..=self.below(3) {
                 let shape = self.pick(&SHAPES).split(", ").collect::<Vec<_>>();
                 let _ = writeln!(text, "[[group.buffer]]\nname = \"b{buffer}\"");
                 let _ = writeln!(

@@ -11,7 +11,7 @@ use scratchpool_planner::error::{Error, Spelling};
 use scratchpool_planner::expr::Expr;
 use scratchpool_planner::plan::{Plan, plan};
 use scratchpool_planner::spec::{
-    Buffer, ColumnSource, Dim, DimValue, Group, Launch, Name, Spanned, Spec, Step, Target,
+    Buffer, ColumnSource, DType, Dim, DimValue, Group, Launch, Name, Spanned, Spec, Step, Target,
 };
 use scratchpool_planner::toml_spec;
 
@@ -272,7 +272,6 @@ fn the_specs_use_every_key_dtype_launch_and_operator() {
     for word in words.into_iter().chain(operators) {
         assert!(all.contains(word), "{word}");
     }
-    use scratchpool_planner::spec::DType;
     let quoted = DType::ALL.iter().map(|d| d.as_str()).chain(Launch::ALL.map(Launch::as_str));
     for word in quoted {
         assert!(all.contains(&format!("\"{word}\"")), "{word}");
