@@ -175,7 +175,7 @@ fn meaning(planned: &Result<Plan, Vec<Error>>) -> String {
 
 /// Plans a TOML spec, and the struct that says the same; both must mean the same.
 fn assert_equal(text: &str, folder: &Path) -> Result<Plan, Vec<Error>> {
-    let spec = toml_spec::read(text, folder).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let spec = toml_spec::read(text, folder).whole().unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let config = text.lines().find_map(|line| line.strip_prefix("config = \""));
     let config = config.map(|rest| rest.trim_end_matches('"'));
     let (arguments, item) = declaration(&spec, config);
