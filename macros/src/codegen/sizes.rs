@@ -84,7 +84,10 @@ fn runtime_extents<'c>(context: &'c Context<'_>) -> impl Iterator<Item = (usize,
 /// A leading extent as plain arithmetic. It has a form that does not grow as rows shrink, and was
 /// checked at the maximum, so no step of it overflows for fewer rows.
 fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
-    let part = |expr: &Expr| arithmetic(expr, rows, plan);
+    let part = |expr: &Expr| {
+        let tokens = arithmetic(expr, rows, plan);
+        if matches!(expr.kind, Kind::Binary(..)) { quote!((#tokens)) } else { tokens }
+    };
     match &expr.kind {
         Kind::Int(value) => {
             let value = number(u64::try_from(*value).unwrap_or(0));
@@ -97,10 +100,11 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
         }
         Kind::Binary(op, left, right) => {
             let (left, right) = (part(left), part(right));
-            if *op == Binary::Mul { quote!((#left * #right)) } else { quote!((#left + #right)) }
+            if *op == Binary::Mul { quote!(#left * #right) } else { quote!(#left + #right) }
         }
         Kind::Call(function, arguments) => {
-            let arguments: Vec<TokenStream> = arguments.iter().map(part).collect();
+            let arguments: Vec<TokenStream> =
+                arguments.iter().map(|each| arithmetic(each, rows, plan)).collect();
             let fold = |path: TokenStream| {
                 arguments.iter().cloned().reduce(|a, b| quote!(#path(#a, #b))).unwrap_or_default()
             };
@@ -313,6 +317,17 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
                 self.dims
             }
 
+            /// What a pool of these dims reserves, known before it is allocated.
+            pub const fn memory(&self) -> #krate::MemoryReport {
+                #krate::MemoryReport {
+                    pool: #pool,
+                    copies: #copies,
+                    bytes_per_copy: self.total_bytes,
+                    base_align: #base_align,
+                    sum_bytes: self.sum_bytes,
+                }
+            }
+
             /// Size of the arena in bytes.
             pub const fn total_bytes(&self) -> ::core::primitive::u64 {
                 self.total_bytes
@@ -335,13 +350,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             }
 
             fn memory(&self) -> #krate::MemoryReport {
-                #krate::MemoryReport {
-                    pool: #pool,
-                    copies: #copies,
-                    bytes_per_copy: self.total_bytes,
-                    base_align: #base_align,
-                    sum_bytes: self.sum_bytes,
-                }
+                Plan::memory(self)
             }
 
             fn tensor_bytes(&self, buffer: #usize, #rows: #usize) -> ::core::primitive::u64 {
