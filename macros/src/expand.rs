@@ -42,7 +42,7 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
             api::Api::meant(&declaration, &meant)
         }
     };
-    let code = codegen::emit(&declaration, &api, plan.as_ref());
+    let code = codegen::emit(&declaration, &api, plan.as_ref(), errors.is_empty());
     quote! { #messages #code }
 }
 
