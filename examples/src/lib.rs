@@ -1,4 +1,6 @@
-//! pools
+//! Pools of real models, and the [`prove`] room, which tries every order of execution against the planner.
+pub mod prove;
+
 use scratchpool::scratch_pool;
 
 /// The scratch of DeepSeek-V4-Flash.
