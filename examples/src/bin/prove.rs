@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use scratchpool_examples::prove::declared::Declared;
 use scratchpool_examples::prove::family::{FAMILIES, Tally};
-use scratchpool_examples::prove::judge::{Outcome, judge};
+use scratchpool_examples::prove::judge::{Judged, Outcome, judge};
 use scratchpool_examples::prove::random::{declared, shrink};
-use scratchpool_examples::prove::waits;
+use scratchpool_examples::prove::waits::{self, Waits};
 use scratchpool_planner::plan::plan;
 
 fn main() -> ExitCode {
@@ -67,18 +67,18 @@ fn main() -> ExitCode {
 }
 
 /// What became of a schedule's waits; a refused one has none to judge.
-fn issued(declared: &Declared) -> Result<Outcome, String> {
-    match plan(&declared.spec()) {
-        Err(_) => Ok(Outcome::Refused),
-        Ok(plan) => waits::check(declared, &plan).map(|_| Outcome::Accepted),
-    }
+fn issued(declared: &Declared) -> Result<Judged, String> {
+    let refused = Judged { outcome: Outcome::Refused, orders: 0, states: 0, complete: true };
+    let Ok(plan) = plan(&declared.spec()) else { return Ok(refused) };
+    let Waits { orders, states, .. } = waits::check(declared, &plan)?;
+    Ok(Judged { outcome: Outcome::Accepted, orders, states, complete: true })
 }
 
 fn by_seed(
     thread: usize,
     count: usize,
     threads: usize,
-    judge: &dyn Fn(&Declared) -> Result<Outcome, String>,
+    judge: &dyn Fn(&Declared) -> Result<Judged, String>,
 ) -> Tally {
     let mut tally = Tally::default();
     for seed in (thread..count).step_by(threads) {

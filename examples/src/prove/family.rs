@@ -8,7 +8,7 @@ use scratchpool_planner::spec::Launch;
 
 use super::PASSES;
 use super::declared::{Declared, DeclaredGroup, DeclaredStep};
-use super::judge::{Outcome, compare};
+use super::judge::{Judged, Outcome, compare};
 use super::machine::explore;
 use super::program::Program;
 
@@ -27,6 +27,8 @@ pub struct Family {
     pub buffers: usize,
     /// Whether groups may be bound to a layer too.
     pub bound_groups: bool,
+    /// Whether a buffer may be one that no step writes; else such schedules, all refused or idle, are left out.
+    pub unwritten: bool,
     /// The launch kinds to choose from.
     pub launches: &'static [Launch],
     /// Waits for a step of the same layer, at most.
@@ -47,6 +49,7 @@ pub const FAMILIES: &[Family] = &[
         layers: 1,
         buffers: 2,
         bound_groups: false,
+        unwritten: true,
         launches: KINDS,
         after: 1,
         prev: 4,
@@ -58,6 +61,7 @@ pub const FAMILIES: &[Family] = &[
         layers: 1,
         buffers: 2,
         bound_groups: false,
+        unwritten: false,
         launches: FULL,
         after: 3,
         prev: 2,
@@ -69,6 +73,7 @@ pub const FAMILIES: &[Family] = &[
         layers: 1,
         buffers: 2,
         bound_groups: false,
+        unwritten: false,
         launches: KINDS,
         after: 1,
         prev: 1,
@@ -80,6 +85,7 @@ pub const FAMILIES: &[Family] = &[
         layers: 2,
         buffers: 2,
         bound_groups: true,
+        unwritten: false,
         launches: KINDS,
         after: 1,
         prev: 2,
@@ -91,6 +97,7 @@ pub const FAMILIES: &[Family] = &[
         layers: 2,
         buffers: 2,
         bound_groups: false,
+        unwritten: false,
         launches: FULL,
         after: 2,
         prev: 1,
@@ -101,7 +108,8 @@ pub const FAMILIES: &[Family] = &[
         streams: 2,
         layers: 3,
         buffers: 2,
-        bound_groups: false,
+        bound_groups: true,
+        unwritten: false,
         launches: FULL,
         after: 1,
         prev: 3,
@@ -113,9 +121,10 @@ pub const FAMILIES: &[Family] = &[
         layers: 1,
         buffers: 1,
         bound_groups: false,
+        unwritten: false,
         launches: KINDS,
         after: 2,
-        prev: 1,
+        prev: 0,
     },
 ];
 
@@ -137,9 +146,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds an outcome.
-    pub fn add(&mut self, declared: &Declared, outcome: Result<Outcome, String>) {
+    /// Adds what came of a schedule.
+    pub fn add(&mut self, declared: &Declared, judged: Result<Judged, String>) {
         self.specs += 1;
+        if let Ok(judged) = &judged {
+            self.orders = self.orders.saturating_add(judged.orders);
+            self.states += judged.states as u64;
+        }
+        let outcome = judged.map(|judged| judged.outcome);
         match outcome {
             Ok(Outcome::Accepted) => self.accepted += 1,
             Ok(Outcome::Refused) => self.refused += 1,
@@ -210,14 +224,14 @@ impl Family {
 
     /// Calls `visit` with every way to give a schedule its accesses.
     pub fn accesses(&self, frame: &Declared, visit: &mut dyn FnMut(&Declared)) {
-        let columns = words(self.steps, 3);
+        let written = |column: &Vec<usize>| self.unwritten || column.contains(&2);
+        let columns: Vec<_> = words(self.steps, 3).into_iter().filter(written).collect();
         let bounds = if self.bound_groups { self.layers + 1 } else { 1 };
         // A buffer: where it exists and, for each step, nothing, a read, or a write.
         let kinds: Vec<(usize, &Vec<usize>)> =
             (0..bounds).flat_map(|bound| columns.iter().map(move |column| (bound, column))).collect();
         let mut chosen = vec![0; self.buffers];
         loop {
-            // One without any access adds nothing to the schedules with fewer buffers but one of them.
             if chosen.windows(2).all(|pair| pair[0] <= pair[1]) {
                 let mut declared = frame.clone();
                 for (buffer, &kind) in chosen.iter().enumerate() {
@@ -257,10 +271,9 @@ impl Family {
                 }
                 // The states depend on the frame alone.
                 let reach = explored.get_or_insert_with(|| explore(&Program::new(&frame, PASSES)));
-                tally.orders = tally.orders.saturating_add(reach.orders);
-                tally.states += reach.states as u64;
                 let program = Program::new(declared, PASSES);
-                tally.add(declared, compare(declared, &program, reach));
+                let outcome = compare(declared, &program, reach);
+                tally.add(declared, outcome.map(|outcome| Judged::new(outcome, reach)));
             });
         });
         tally

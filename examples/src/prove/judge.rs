@@ -33,14 +33,35 @@ pub enum Outcome {
     Refused,
 }
 
+/// What both say, and how much was executed to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// What both say.
+    pub outcome: Outcome,
+    /// Orders of execution; saturating.
+    pub orders: u128,
+    /// States that stand for them.
+    pub states: usize,
+    /// Whether every order was looked at.
+    pub complete: bool,
+}
+
+impl Judged {
+    /// An outcome after an exploration.
+    pub const fn new(outcome: Outcome, reach: &Reach) -> Self {
+        let Reach { states, orders, complete, .. } = *reach;
+        Self { outcome, orders, states, complete }
+    }
+}
+
 /// Explores a declared schedule and compares.
 ///
 /// # Errors
 /// What the two do not agree about, in words.
-pub fn judge(declared: &Declared) -> Result<Outcome, String> {
+pub fn judge(declared: &Declared) -> Result<Judged, String> {
     let program = Program::new(declared, PASSES);
     let reach = explore(&program);
-    compare(declared, &program, &reach)
+    compare(declared, &program, &reach).map(|outcome| Judged::new(outcome, &reach))
 }
 
 /// Compares the planner's answer with an exploration.
