@@ -132,12 +132,10 @@ fn small_programs() -> Vec<(Declared, Program)> {
             }
         });
     }
-    all.retain({
-        let mut number = 0;
-        move |_| {
-            number += 1;
-            number % 23 == 0
-        }
+    let mut number = 0;
+    all.retain(|_| {
+        number += 1;
+        number % 5 == 0
     });
     all.into_iter().map(|declared| (declared.clone(), Program::new(&declared, 2))).collect()
 }

@@ -146,14 +146,14 @@ fn at_once(
 ) -> Corruption {
     let lead = lead_up(program, first.0, second.0).unwrap_or_default();
     let with = |pair: [usize; 2]| lead.iter().copied().chain(pair).collect::<Vec<usize>>();
-    let order = with([second.0, first.0]);
-    if first.0 != second.0 {
-        let swapped = run(program, layout, &order);
-        if let Some(found) = swapped.or_else(|| run(program, layout, &with([first.0, second.0]))) {
-            return found;
-        }
+    let mut order = with([second.0, first.0]);
+    if first.0 == second.0 {
+        order.pop();
+        return Corruption { what: What::AtOnce(first, second), order };
     }
-    Corruption { what: What::AtOnce(first, second), order }
+    let swapped = run(program, layout, &order);
+    let found = swapped.or_else(|| run(program, layout, &with([first.0, second.0])));
+    found.unwrap_or(Corruption { what: What::AtOnce(first, second), order })
 }
 
 /// All that is wrong with a schedule, found by executing it: with each buffer alone, and with each pair if it shared.
