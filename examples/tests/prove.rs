@@ -5,7 +5,7 @@
 use scratchpool_examples::prove::PASSES;
 use scratchpool_examples::prove::declared::Declared;
 use scratchpool_examples::prove::family::{FAMILIES, Tally};
-use scratchpool_examples::prove::judge::{Outcome, judge};
+use scratchpool_examples::prove::judge::{Outcome, judge, judge_within};
 use scratchpool_examples::prove::machine::{
     allows, every_order, explore, explore_within, overlapping_intervals,
 };
@@ -65,22 +65,14 @@ fn the_planner_agrees_on_schedules_of_four_steps_and_one_buffer() {
 #[test]
 fn the_planner_agrees_on_random_schedules() {
     let mut tally = Tally::default();
+    let mut sampled = 0;
     for seed in 0..400 {
         let declared = declared(seed);
-        let program = Program::new(&declared, PASSES);
-        // Where orders would have to be sampled, what the planner refuses may not be found.
-        let reach = explore_within(&program, 20_000, 0);
-        if reach.complete {
-            let outcome = scratchpool_examples::prove::judge::compare(&declared, &program, &reach);
-            tally.add(
-                &declared,
-                outcome.map(|outcome| {
-                    scratchpool_examples::prove::judge::Judged::new(outcome, &reach)
-                }),
-            );
-        }
+        let judged = judge_within(&declared, 20_000);
+        sampled += u32::from(judged.as_ref().is_ok_and(|judged| !judged.complete));
+        tally.add(&declared, judged);
     }
-    assert!(tally.specs > 300, "{}", tally.specs);
+    assert!(sampled < 60, "{sampled}");
     agree(&tally, &|each| judge(each).map(|_| ()));
 }
 

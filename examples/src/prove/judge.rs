@@ -16,11 +16,11 @@
 use std::collections::BTreeSet;
 
 use scratchpool_planner::error::{Conflict, Error, Fault};
-use scratchpool_planner::plan::{Plan, analyze};
+use scratchpool_planner::plan::{Plan, analyze, plan};
 
 use super::PASSES;
 use super::declared::Declared;
-use super::machine::{Reach, explore};
+use super::machine::{Reach, SAMPLES, explore, explore_within};
 use super::memory::{Findings, Layout, corruption};
 use super::program::Program;
 
@@ -62,6 +62,24 @@ pub fn judge(declared: &Declared) -> Result<Judged, String> {
     let program = Program::new(declared, PASSES);
     let reach = explore(&program);
     compare(declared, &program, &reach).map(|outcome| Judged::new(outcome, &reach))
+}
+
+/// As [`judge`], but with no more states than `most`, and beyond them with sampled orders. A sample shows that an order
+/// corrupts, never that none does: then an accepted schedule is executed on its layout, and a refusal is taken as given.
+///
+/// # Errors
+/// What the two do not agree about, in words.
+pub fn judge_within(declared: &Declared, most: usize) -> Result<Judged, String> {
+    let program = Program::new(declared, PASSES);
+    let reach = explore_within(&program, most, SAMPLES);
+    if reach.complete {
+        return compare(declared, &program, &reach).map(|outcome| Judged::new(outcome, &reach));
+    }
+    let Ok(plan) = plan(&declared.spec()) else { return Ok(Judged::new(Outcome::Refused, &reach)) };
+    match corruption(&program, &reach, &layout_of(&plan)) {
+        None => Ok(Judged::new(Outcome::Accepted, &reach)),
+        Some(found) => Err(format!("accepted, but\n{}", found.words(declared, &program))),
+    }
 }
 
 /// Compares the planner's answer with an exploration.
