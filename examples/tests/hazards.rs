@@ -156,7 +156,10 @@ fn accepted(model: &Model, claim: &[&str], steps: &str) -> u64 {
 /// Accepted on all layers and on a few; every order of the few agrees. Returns the arena's bytes.
 fn accepted_on_few(model: &Model, claim: &[&str], steps: &str) -> u64 {
     let few = model.declared(&model.few_layers(), steps).exclusive(claim);
-    assert_eq!(judge(&few).map(|judged| (judged.outcome, judged.complete)), Ok((Outcome::Accepted, true)));
+    assert_eq!(
+        judge(&few).map(|judged| (judged.outcome, judged.complete)),
+        Ok((Outcome::Accepted, true))
+    );
     let plan = plan(&model.declared(&model.layers, steps).exclusive(claim).spec());
     plan.unwrap().layout.total_bytes
 }
@@ -313,9 +316,8 @@ fn two_index_maps_before_either_attention_need_two_groups() {
 
         let declared = model.declared(&model.few_layers(), &two);
         let program = Program::new(&declared, PASSES);
-        let number = |name: &str| {
-            declared.buffers().iter().position(|(each, _)| each == name).unwrap()
-        };
+        let number =
+            |name: &str| declared.buffers().iter().position(|(each, _)| each == name).unwrap();
         let (topk, second) = (number("topk.lens"), number("second.x"));
         let found = collision(&program, &explore(&program), topk, second).unwrap();
         let What::Lost { node, .. } = found.what else { panic!("{found:?}") };
@@ -401,7 +403,8 @@ fn a_last_read_in_one_branch_and_a_write_in_the_other_is_refused() {
 
 #[test]
 fn an_event_recorded_before_the_last_use_is_refused() {
-    let early = "write main + a\n read main - a\n again main - a\n next side > read + b\n join main > next";
+    let early =
+        "write main + a\n read main - a\n again main - a\n next side > read + b\n join main > next";
     small(early, &["not_exclusive"]);
     small(&early.replace("> read", "> again"), &[]);
 }
@@ -426,7 +429,10 @@ fn a_graph_relaunched_while_its_previous_launch_runs_is_refused() {
 
 #[test]
 fn a_host_callback_or_copy_is_a_reader_like_any_other() {
-    small("write main + a\n callback host > write - a\n next main + b", &["not_exclusive", "reuse"]);
+    small(
+        "write main + a\n callback host > write - a\n next main + b",
+        &["not_exclusive", "reuse"],
+    );
     small("write main + a\n callback host > write - a\n next main > callback + b", &[]);
 }
 

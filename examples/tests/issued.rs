@@ -15,7 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use scratchpool::tables::{LayoutTable, Launch, ScheduleTable};
+use scratchpool::tables::{Launch, LayoutTable, ScheduleTable};
 use scratchpool::{Device, Error, scratch_pool};
 use scratchpool_examples::prove::PASSES;
 use scratchpool_examples::prove::declared::Declared;
@@ -158,9 +158,8 @@ fn check(declared: &Declared, table: &ScheduleTable, layout: &LayoutTable, log: 
     // The calls are those that the issue plan stands for, so what `prove::waits` finds of the one holds for the other.
     let planned = plan(&declared.spec()).unwrap();
     let (stood_for, _) = calls(declared, &planned.explain().issue_plan(), PASSES, &|_| false);
-    let plain = |calls: &[Call]| {
-        calls.iter().filter(|call| !matches!(call, Call::Record { .. })).count()
-    };
+    let plain =
+        |calls: &[Call]| calls.iter().filter(|call| !matches!(call, Call::Record { .. })).count();
     assert_eq!(plain(log), plain(&stood_for));
     scratchpool_examples::prove::waits::check(declared, &planned).unwrap();
 }

@@ -46,9 +46,8 @@ fn main() -> ExitCode {
     );
     let mut total = Tally::default();
     for family in FAMILIES {
-        let tally = timed(family.name, || {
-            spread(threads, |thread| family.judge(thread, stride * threads))
-        });
+        let tally =
+            timed(family.name, || spread(threads, |thread| family.judge(thread, stride * threads)));
         total.join(tally);
     }
     total.join(timed("random schedules", || {

@@ -217,8 +217,7 @@ impl Declared {
         }
         let _ = writeln!(text, "[layers]\n{ATTRIBUTE} = {:?}", self.layers);
         for step in &self.steps {
-            let _ =
-                writeln!(text, "[[step]]\nname = {:?}\nstream = {:?}", step.name, step.stream);
+            let _ = writeln!(text, "[[step]]\nname = {:?}\nstream = {:?}", step.name, step.stream);
             if let Some(value) = step.when {
                 let _ = writeln!(text, "when = \"{ATTRIBUTE} == {value}\"");
             }

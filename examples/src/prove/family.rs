@@ -210,7 +210,9 @@ impl Family {
                                 let own = format!("{step} ");
                                 let waits = after.iter().chain(prev);
                                 each.after.extend(
-                                    waits.filter_map(|wait| wait.strip_prefix(&own)).map(str::to_owned),
+                                    waits
+                                        .filter_map(|wait| wait.strip_prefix(&own))
+                                        .map(str::to_owned),
                                 );
                                 declared.steps.push(each);
                             }
@@ -228,8 +230,9 @@ impl Family {
         let columns: Vec<_> = words(self.steps, 3).into_iter().filter(written).collect();
         let bounds = if self.bound_groups { self.layers + 1 } else { 1 };
         // A buffer: where it exists and, for each step, nothing, a read, or a write.
-        let kinds: Vec<(usize, &Vec<usize>)> =
-            (0..bounds).flat_map(|bound| columns.iter().map(move |column| (bound, column))).collect();
+        let kinds: Vec<(usize, &Vec<usize>)> = (0..bounds)
+            .flat_map(|bound| columns.iter().map(move |column| (bound, column)))
+            .collect();
         let mut chosen = vec![0; self.buffers];
         loop {
             if chosen.windows(2).all(|pair| pair[0] <= pair[1]) {
@@ -252,7 +255,9 @@ impl Family {
                 }
                 visit(&declared);
             }
-            let Some(next) = chosen.iter().rposition(|&kind| kind + 1 < kinds.len()) else { return };
+            let Some(next) = chosen.iter().rposition(|&kind| kind + 1 < kinds.len()) else {
+                return;
+            };
             chosen[next] += 1;
             chosen[next + 1..].fill(0);
         }

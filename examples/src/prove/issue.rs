@@ -122,9 +122,12 @@ pub fn sites(plan: &[Vec<StepPlan>]) -> Vec<Site> {
     let mut sites = Vec::new();
     for (layer, steps) in plan.iter().enumerate() {
         for (step, here) in steps.iter().enumerate() {
-            sites.extend(
-                here.waits.iter().map(|&(source, back)| Site { layer, step, source, back }),
-            );
+            sites.extend(here.waits.iter().map(|&(source, back)| Site {
+                layer,
+                step,
+                source,
+                back,
+            }));
         }
     }
     sites

@@ -108,7 +108,8 @@ pub fn compare_with(
     let number = |name: &String| named.iter().position(|(each, _)| each == name);
     let numbers = |names: &[String]| names.iter().filter_map(number).collect::<Vec<_>>();
 
-    let (mut unwritten, mut races, mut reuses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut unwritten, mut races, mut reuses) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut not_exclusive = BTreeSet::new();
     for error in errors {
         match &error.fault {

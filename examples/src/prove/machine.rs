@@ -95,7 +95,9 @@ impl<const W: usize> Machine<W> {
             let before = &streams[node.stream];
             match node.launch {
                 Launch::Full => before.iter().for_each(|&each| add(&mut gate, each)),
-                Launch::Dependent => before.last().into_iter().for_each(|&each| add(&mut gate, each)),
+                Launch::Dependent => {
+                    before.last().into_iter().for_each(|&each| add(&mut gate, each))
+                }
                 Launch::Early => {
                     if let Some(&just_before) = before.last() {
                         gate = gates[just_before];
@@ -199,7 +201,8 @@ impl<const W: usize> Machine<W> {
                 }
                 left -= 1;
                 let stream = self.streams.get(held);
-                let free = |node: &&usize| stream.is_none_or(|held| held.binary_search(node).is_err());
+                let free =
+                    |node: &&usize| stream.is_none_or(|held| held.binary_search(node).is_err());
                 let choices: Vec<usize> = running.iter().filter(free).copied().collect();
                 let choices = if choices.is_empty() { &running } else { &choices };
                 add(&mut ended, choices[rng.below(choices.len())]);
@@ -226,12 +229,30 @@ impl Reach {
 macro_rules! with_width {
     ($nodes:expr, $width:ident => $call:expr) => {
         match $nodes {
-            0..=64 => { const $width: usize = 1; $call }
-            65..=128 => { const $width: usize = 2; $call }
-            129..=256 => { const $width: usize = 4; $call }
-            257..=512 => { const $width: usize = 8; $call }
-            513..=1024 => { const $width: usize = 16; $call }
-            _ => { const $width: usize = 64; $call }
+            0..=64 => {
+                const $width: usize = 1;
+                $call
+            }
+            65..=128 => {
+                const $width: usize = 2;
+                $call
+            }
+            129..=256 => {
+                const $width: usize = 4;
+                $call
+            }
+            257..=512 => {
+                const $width: usize = 8;
+                $call
+            }
+            513..=1024 => {
+                const $width: usize = 16;
+                $call
+            }
+            _ => {
+                const $width: usize = 64;
+                $call
+            }
         }
     };
 }

@@ -108,10 +108,7 @@ fn conflict(program: &Program, layout: &Layout, a: usize, b: usize) -> Option<(u
     for x in &program.nodes[a].accesses {
         for y in &program.nodes[b].accesses {
             let apart = a == b && x.buffer >= y.buffer;
-            if !apart
-                && (x.write || y.write)
-                && overlap(&layout[x.buffer], &layout[y.buffer])
-            {
+            if !apart && (x.write || y.write) && overlap(&layout[x.buffer], &layout[y.buffer]) {
                 return Some((x.buffer, y.buffer));
             }
         }
@@ -234,8 +231,7 @@ pub fn collision(program: &Program, reach: &Reach, x: usize, y: usize) -> Option
 
 /// A layout in which two buffers share a byte and all others lie apart.
 pub fn shared(program: &Program, x: usize, y: usize) -> Layout {
-    let mut layout: Layout =
-        (0..program.buffers as u64).map(|buffer| buffer..buffer + 1).collect();
+    let mut layout: Layout = (0..program.buffers as u64).map(|buffer| buffer..buffer + 1).collect();
     layout[y] = layout[x].clone();
     layout
 }
@@ -259,7 +255,8 @@ fn collide(
     for (node, access) in merged {
         let buffer = access.buffer;
         let expected = |tag: Tag| {
-            (tag.buffer, Some(tag.range), tag.writes) == (buffer, access.range, access.writes_before)
+            (tag.buffer, Some(tag.range), tag.writes)
+                == (buffer, access.range, access.writes_before)
         };
         if !access.starts() && !tag.is_some_and(expected) {
             return Some(What::Lost { node: *node, buffer, found: tag.map(|tag| tag.writer) });

@@ -97,7 +97,9 @@ impl Program {
                         stream: streams.iter().position(|each| *each == step.stream).unwrap_or(0),
                         launch: step.launch,
                         waits,
-                        accesses: accesses.map(|(buffer, write)| Access::of(buffer, write)).collect(),
+                        accesses: accesses
+                            .map(|(buffer, write)| Access::of(buffer, write))
+                            .collect(),
                     });
                 }
             }

@@ -48,7 +48,8 @@ pub fn declared(seed: u64) -> Declared {
             if later == writer {
                 continue;
             }
-            let list = if rng.chance(12) { &mut steps[later].writes } else { &mut steps[later].reads };
+            let list =
+                if rng.chance(12) { &mut steps[later].writes } else { &mut steps[later].reads };
             if !list.contains(&name) {
                 list.push(name.clone());
             }
