@@ -235,7 +235,7 @@ fn both_spellings_of_a_schedule_are_the_same_to_the_planner() {
         let (one, one_errors) = analyze(&declared.spec());
         let (two, two_errors) = analyze(&read);
         let words = |errors: &[scratchpool_planner::error::Error]| {
-            errors.iter().map(|error| error.message()).collect::<Vec<_>>()
+            errors.iter().map(scratchpool_planner::error::Error::message).collect::<Vec<_>>()
         };
         assert_eq!(words(&one_errors), words(&two_errors), "{}", declared.toml());
         assert_eq!(one.unwrap().layout.fingerprint, two.unwrap().layout.fingerprint);

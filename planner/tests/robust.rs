@@ -100,7 +100,8 @@ fn damage(random: &mut Random, text: &str) -> String {
             match random.below(3) {
                 0 if words > 0 => {
                     let (from, to) = (random.below(words), random.below(words));
-                    parts[2 * to + 1] = parts[2 * from + 1].clone();
+                    let word = parts[2 * from + 1].clone();
+                    parts[2 * to + 1] = word;
                 }
                 1 => {
                     let part = random.below(parts.len());
@@ -151,9 +152,9 @@ fn damage(random: &mut Random, text: &str) -> String {
                     bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
                 let (a, b) = (random.below(lines.len()), random.below(lines.len()));
                 if random.below(2) == 0 {
-                    lines.swap(a, b)
+                    lines.swap(a, b);
                 } else {
-                    drop(lines.remove(a))
+                    lines.remove(a);
                 }
                 bytes = lines.join(&b'\n');
             }
@@ -202,7 +203,9 @@ fn damaged_specs_are_plans_or_errors_with_a_place() {
         let text = damage(&mut random, &texts[number % texts.len()]);
         let Ok(()) = std::panic::catch_unwind(|| {
             let found = toml_spec::read(&text, &folder);
-            found.errors.iter().for_each(|error| well_formed(&text, error));
+            for error in &found.errors {
+                well_formed(&text, error);
+            }
             let _ = analyze(&found.spec);
         }) else {
             panic!("this text:\n{text}");
@@ -210,7 +213,9 @@ fn damaged_specs_are_plans_or_errors_with_a_place() {
         if let Ok(spec) = toml_spec::read(&text, &folder).whole() {
             read += 1;
             let (plan, errors) = analyze(&spec);
-            errors.iter().for_each(|error| well_formed(&text, error));
+            for error in &errors {
+                well_formed(&text, error);
+            }
             if let (Some(plan), true) = (plan, errors.is_empty()) {
                 planned += 1;
                 assert!(plan.layout.verify(&plan.interference).is_empty(), "{text}");

@@ -41,8 +41,8 @@ fn main() -> ExitCode {
     }
     let (stride, random, threads) = options;
     println!(
-        "{:<34} {:>10} {:>12} {:>12} {:>10} {:>10} {:>5} {:>8}",
-        "family", "specs", "orders", "states", "accepted", "refused", "dis.", "seconds"
+        "{:<34} {:>10} {:>12} {:>12} {:>10} {:>10} {:>8} {:>5} {:>8}",
+        "family", "specs", "orders", "states", "accepted", "refused", "sampled", "dis.", "seconds"
     );
     let mut total = Tally::default();
     for family in FAMILIES {
@@ -126,17 +126,17 @@ fn timed(name: &str, work: impl FnOnce() -> Tally) -> Tally {
 }
 
 fn print(name: &str, tally: &Tally, seconds: f64) {
-    let Tally { specs, orders, states, accepted, refused, disagreements } = tally;
+    let Tally { specs, orders, states, accepted, refused, sampled, .. } = tally;
     // Orders are too many to be read digit by digit.
     let orders = match orders.checked_ilog10() {
         Some(exponent) if exponent >= 9 => {
-            format!("{:.1}e{exponent}", *orders as f64 / 10_f64.powi(exponent.cast_signed()))
+            let digits = orders / 10_u128.pow(exponent - 1);
+            format!("{}.{}e{exponent}", digits / 10, digits % 10)
         }
         _ => orders.to_string(),
     };
     let wrong = specs - accepted - refused;
-    let _ = disagreements;
     println!(
-        "{name:<34} {specs:>10} {orders:>12} {states:>12} {accepted:>10} {refused:>10} {wrong:>5} {seconds:>8.1}"
+        "{name:<34} {specs:>10} {orders:>12} {states:>12} {accepted:>10} {refused:>10} {sampled:>8} {wrong:>5} {seconds:>8.1}"
     );
 }

@@ -141,6 +141,8 @@ pub struct Tally {
     pub accepted: u64,
     /// Refused by both.
     pub refused: u64,
+    /// Of both, those of too many states, of which a sample of orders was executed.
+    pub sampled: u64,
     /// Disagreements, with the schedule; the first few.
     pub disagreements: Vec<(Declared, String)>,
 }
@@ -152,6 +154,7 @@ impl Tally {
         if let Ok(judged) = &judged {
             self.orders = self.orders.saturating_add(judged.orders);
             self.states += judged.states as u64;
+            self.sampled += u64::from(!judged.complete);
         }
         let outcome = judged.map(|judged| judged.outcome);
         match outcome {
@@ -172,6 +175,7 @@ impl Tally {
         self.states += other.states;
         self.accepted += other.accepted;
         self.refused += other.refused;
+        self.sampled += other.sampled;
         self.disagreements.extend(other.disagreements);
     }
 }

@@ -96,7 +96,9 @@ impl<const W: usize> Machine<W> {
             match node.launch {
                 Launch::Full => before.iter().for_each(|&each| add(&mut gate, each)),
                 Launch::Dependent => {
-                    before.last().into_iter().for_each(|&each| add(&mut gate, each))
+                    if let Some(&just_before) = before.last() {
+                        add(&mut gate, just_before);
+                    }
                 }
                 Launch::Early => {
                     if let Some(&just_before) = before.last() {

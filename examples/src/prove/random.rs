@@ -70,13 +70,13 @@ pub fn declared(seed: u64) -> Declared {
         groups.push(DeclaredGroup { name, when, buffers });
     }
     let waits = rng.below(25);
-    for step in 0..count {
+    for (number, step) in steps.iter_mut().enumerate() {
         for other in 0..count {
-            let prev = other >= step || rng.chance(40);
+            let prev = other >= number || rng.chance(40);
             if rng.chance(waits) {
                 let after = format!("{}s{other}", if prev { "prev." } else { "" });
-                if !steps[step].after.contains(&after) {
-                    steps[step].after.push(after);
+                if !step.after.contains(&after) {
+                    step.after.push(after);
                 }
             }
         }
