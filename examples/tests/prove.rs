@@ -1,5 +1,5 @@
 //! The planner against every order of execution, in a form small enough for each run of the tests. The whole form is
-//! the command `prove`; see its documentation in the crate's `README`.
+//! the command `prove`; its documentation shows what came of it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use scratchpool_examples::prove::PASSES;
@@ -10,9 +10,10 @@ use scratchpool_examples::prove::machine::{
     allows, every_order, explore, explore_within, overlapping_intervals,
 };
 use scratchpool_examples::prove::memory::{Findings, What, collision, corruption, run, shared};
-use scratchpool_examples::prove::program::Program;
+use scratchpool_examples::prove::program::{Access, Program};
 use scratchpool_examples::prove::random::{declared, shrink};
 use scratchpool_examples::prove::waits;
+use scratchpool_planner::error::Fault;
 use scratchpool_planner::plan::{analyze, plan};
 use scratchpool_planner::toml_spec;
 
@@ -74,6 +75,68 @@ fn the_planner_agrees_on_random_schedules() {
     }
     assert!(sampled < 60, "{sampled}");
     agree(&tally, &|each| judge(each).map(|_| ()));
+}
+
+#[test]
+fn a_mend_that_is_offered_mends() {
+    let mut mended = 0;
+    for seed in 0..200 {
+        let declared = declared(seed);
+        let program = Program::new(&declared, PASSES);
+        for error in analyze(&declared.spec()).1 {
+            let (conflict, claimed) = match &error.fault {
+                Fault::Race(conflict) | Fault::Reuse(conflict) => (conflict, None),
+                Fault::NotExclusive { a, b, conflict, .. } => (conflict, Some((a, b))),
+                _ => continue,
+            };
+            let Some(mend) = &conflict.mend else { continue };
+            let mut better = declared.clone();
+            let waiter = better.steps.iter_mut().find(|step| step.name == mend.waiter).unwrap();
+            waiter.after.push(mend.after.clone());
+            let ordered = Program::new(&better, PASSES);
+            let reach = explore_within(&ordered, 20_000, 0);
+            if !reach.complete {
+                continue;
+            }
+            mended += 1;
+            if let Some((a, b)) = claimed {
+                let findings = Findings::new(&ordered, &reach);
+                let group = |buffer: usize| &better.buffers()[buffer].1.name;
+                let across = |&&(x, y): &&(usize, usize)| {
+                    let pair = [group(x), group(y)];
+                    pair == [a, b] || pair == [b, a]
+                };
+                assert_eq!(findings.collisions.iter().find(across), None, "{}", declared.toml());
+            } else {
+                // In no layer and pass can the same two steps run at once any more where they conflict.
+                let buffers = declared.buffers();
+                let named = |access: &Access| conflict.buffers.contains(&buffers[access.buffer].0);
+                let of = |name: &String| {
+                    let steps = &declared.steps;
+                    let is = |n: &&usize| steps[program.nodes[**n].step].name == *name;
+                    let all: Vec<usize> = (0..program.nodes.len()).collect();
+                    all.iter().filter(is).copied().collect::<Vec<usize>>()
+                };
+                for a in of(&conflict.first.step) {
+                    for b in of(&conflict.second.step) {
+                        let conflicts = ordered.nodes[a].accesses.iter().any(|x| {
+                            let same = |y: &&Access| y.buffer == x.buffer && (x.write || y.write);
+                            named(x) && ordered.nodes[b].accesses.iter().find(same).is_some()
+                        });
+                        let near = ordered.nodes[b].pass.abs_diff(ordered.nodes[a].pass) < 2;
+                        if a < b && conflicts && near && reach.together(a, b) {
+                            let x = ordered.nodes[a].accesses.iter().find(|x| named(x)).unwrap();
+                            let y = ordered.nodes[b].accesses.iter().find(|y| y.buffer == x.buffer);
+                            // Accesses of ranges further apart are another conflict's.
+                            let race = matches!(error.fault, Fault::Race(_));
+                            assert!(y.is_none_or(|y| (y.range == x.range) != race), "{}", declared.toml());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(mended > 30, "{mended}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | `read_before_write` of a buffer | the first read of it finds nothing written; and the other way round |
 //! | `race` of a buffer | two accesses of one live range that can happen at once; and the other way round |
 //! | `reuse` of a buffer | the same of two live ranges, or a race that lets them overlap; and the other way round |
-//! | two steps of a race or reuse | these two can run at once |
+//! | two accesses of a trace | these two can run at once, or the one issued first is forced in between |
 //! | two sound buffers interfere | sharing bytes, they are corrupt in some order; and the other way round |
 //! | `not_exclusive` | some pair of the two groups is; and the other way round |
 //!
@@ -122,7 +122,8 @@ pub fn compare_with(
                 reuses.extend(numbers(&conflict.buffers));
                 can_happen(declared, program, reach, conflict)?;
             }
-            Fault::NotExclusive { a, b, .. } => {
+            Fault::NotExclusive { a, b, conflict, .. } => {
+                can_happen(declared, program, reach, conflict)?;
                 not_exclusive.insert((a.clone().min(b.clone()), a.clone().max(b.clone())));
             }
             other => return Err(format!("an error of another kind: {other:?}")),
@@ -200,7 +201,8 @@ fn exclusive(
         .ok_or(format!("not_exclusive: the planner says {said:?}, executing shows {found:?}"))
 }
 
-/// The two steps of a race or a reuse can run at once, in the layers and passes that the planner names.
+/// The two accesses of a conflict can run at once, in the layers and passes that the planner names; or they are one
+/// step's, or the second is issued before the first, so that streams and events force it in between.
 fn can_happen(
     declared: &Declared,
     program: &Program,
@@ -213,7 +215,7 @@ fn can_happen(
         let node = |at: &scratchpool_planner::error::AccessAt| {
             program.find(base + at.pass, at.layer, step(&at.step)?)
         };
-        node(first).zip(node(second)).is_some_and(|(a, b)| reach.together(a, b))
+        node(first).zip(node(second)).is_some_and(|(a, b)| a >= b || reach.together(a, b))
     });
     shown.then_some(()).ok_or_else(|| {
         let pair = format!("{} and {}", first.place(), second.place());
