@@ -440,7 +440,7 @@ fn a_host_callback_or_copy_is_a_reader_like_any_other() {
 
 #[test]
 fn a_chain_of_three_programmatic_launches_whose_middle_never_waits_is_refused() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs/early_launch.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs/early-launch.toml");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, errors) = analyze(&toml_spec::read(&text, ".".as_ref()).whole().unwrap());
     assert_eq!(codes(&errors), ["not_exclusive"]);

@@ -34,7 +34,7 @@ use crate::error::Error;
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
 /// # fn main() -> Result<(), scratchpool::Error> {
-/// # let mut pool = Relay::allocate(&scratchpool::Host::in_order(), RelayDims { max_rows: 8 })?;
+/// # let mut pool = Relay::allocate(&scratchpool::Host::in_order(), relay::Dims { max_rows: 8 })?;
 /// # let [mut first, _] = pool.split();
 /// # let mut pass = first.begin(6)?;
 /// # let mut layer = pass.layer(0)?;
@@ -60,7 +60,7 @@ pub struct View<'s, T: Element, D: Device, const R: usize> {
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
 /// # fn main() -> Result<(), scratchpool::Error> {
 /// # let host = scratchpool::Host::in_order();
-/// # let mut pool = Relay::allocate(&host, RelayDims { max_rows: 8 })?;
+/// # let mut pool = Relay::allocate(&host, relay::Dims { max_rows: 8 })?;
 /// # let [mut first, _] = pool.split();
 /// # let mut pass = first.begin(6)?;
 /// # let mut layer = pass.layer(0)?;
@@ -83,6 +83,8 @@ pub struct ViewMut<'s, T: Element, D: Device, const R: usize> {
     exclusive: PhantomData<&'s mut T>,
 }
 
+// Not derived: that would ask the device to be `Copy`.
+#[expect(clippy::expl_impl_clone_on_copy, reason = "see above")]
 impl<T: Element, D: Device, const R: usize> Clone for View<'_, T, D, R> {
     fn clone(&self) -> Self {
         *self
@@ -104,7 +106,6 @@ macro_rules! common {
         }
 
         /// Elements in all.
-        #[expect(clippy::len_without_is_empty, reason = "is_empty stands below")]
         pub fn len(&self) -> usize {
             product(&self.shape)
         }
@@ -335,7 +336,7 @@ pub(crate) fn read<T: Element, D: Device, const R: usize>(
 /// Fills a view, in order on its stream.
 pub(crate) fn write<T: Element, D: Device, const R: usize>(
     device: &D,
-    view: ViewMut<'_, T, D, R>,
+    mut view: ViewMut<'_, T, D, R>,
     values: &[T],
 ) -> Result<(), Error> {
     if values.len() != view.len() {
@@ -345,6 +346,6 @@ pub(crate) fn write<T: Element, D: Device, const R: usize>(
     // invariant puts the target in a live block and makes it exclusive.
     unsafe {
         let from = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), view.bytes());
-        device.write_bytes(view.stream, view.start.cast(), from)
+        device.write_bytes(view.stream, view.as_mut_ptr().cast(), from)
     }
 }
