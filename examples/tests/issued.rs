@@ -58,6 +58,10 @@ unsafe impl Device for Log {
         Ok(next(&self.streams))
     }
 
+    fn owns(&self, _: &Self::Stream) -> bool {
+        true
+    }
+
     fn create_event(&self) -> Result<usize, Error> {
         Ok(next(&self.events))
     }

@@ -129,7 +129,11 @@ fn a_mend_that_is_offered_mends() {
                             let y = ordered.nodes[b].accesses.iter().find(|y| y.buffer == x.buffer);
                             // Accesses of ranges further apart are another conflict's.
                             let race = matches!(error.fault, Fault::Race(_));
-                            assert!(y.is_none_or(|y| (y.range == x.range) != race), "{}", declared.toml());
+                            assert!(
+                                y.is_none_or(|y| (y.range == x.range) != race),
+                                "{}",
+                                declared.toml()
+                            );
                         }
                     }
                 }
