@@ -323,6 +323,18 @@ struct OneStream {
     b: u8,
 }
 
+#[scratch_pool(layers(compress_ratio = [1, 2]))]
+#[step(t, on = side, writes(a))]
+#[step(u, when = compress_ratio == 2, after(prev.t), writes(b))]
+struct Between {
+    #[group(a)]
+    #[shape(256)]
+    a: u8,
+    #[group(b)]
+    #[shape(256)]
+    b: u8,
+}
+
 pools! {
     a_value_handed_to_a_side_stream_and_back Relay relay: [0, 0], [("a", None, 256)], "
         write side > prev.read + a
@@ -332,6 +344,10 @@ pools! {
         t side + a
         u main > prev.t + b
         v main - b
+    ";
+    a_run_that_nobody_waits_for_counts_between_two_that_are Between between: [1, 2], [("a", None, 256), ("b", None, 256)], "
+        t side + a
+        u main == 2 > prev.t + b
     ";
     both_runs_of_a_step_are_waited_for BothRuns both_runs: [0, 0, 0], [("a", None, 256)], "
         t side > prev.late > prev.now + a

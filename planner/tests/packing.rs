@@ -183,6 +183,24 @@ fn graphs_of_six_and_seven_items_are_packed_right_with_random_sizes_and_alignmen
 }
 
 #[test]
+fn random_problems_of_eight_and_nine_items_are_packed_as_low_as_brute_force_finds() {
+    let mut random = Random(0x0089);
+    for round in 0..240 {
+        let n = 8 + round % 2;
+        let percent = 30 + random.below(50);
+        let pairs = random.graph(n, percent);
+        let items: Vec<(u64, u64)> = (0..n)
+            .map(|_| match round % 3 {
+                0 => (1 + random.below(4), 1),
+                1 => (1 + random.below(9), 1 << random.below(3)),
+                _ => (1 + random.below(30), 1),
+            })
+            .collect();
+        check_against_brute_force(&items, &pairs);
+    }
+}
+
+#[test]
 fn a_five_cycle_of_unit_sizes_needs_three_though_its_clique_is_two() {
     let ring: Vec<(usize, usize)> = (0..5).map(|i| (i, (i + 1) % 5)).collect();
     let packing = packed(&[(1, 1); 5], &ring);
