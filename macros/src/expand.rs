@@ -9,6 +9,7 @@ use std::path::Path;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use scratchpool_planner::error::{Error, Fault, NameKind, Spelling};
+use scratchpool_planner::lint::Warning;
 use scratchpool_planner::plan::analyze;
 
 use crate::meant::Meant;
@@ -33,6 +34,11 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
     let mut messages = TokenStream::new();
     for error in declaration.errors.iter().chain(shown) {
         messages.extend(message(error, &declaration.places));
+    }
+    if let Some(plan) = plan.as_ref().filter(|_| errors.is_empty()) {
+        for found in plan.warnings() {
+            messages.extend(warning(&found, &declaration.places));
+        }
     }
     let plan = plan.filter(|_| !in_grammar);
     let api = match &plan {
@@ -99,6 +105,21 @@ fn message(error: &Error, places: &Places) -> TokenStream {
         text.push_str(&help);
     }
     compile_error(&text, first, last)
+}
+
+/// A warning at a place. A macro cannot warn by itself; the compiler warns of the use of something
+/// deprecated, with the note that stands there.
+fn warning(found: &Warning, places: &Places) -> TokenStream {
+    let text = &found.text;
+    let name = Ident::new("scratch_pool", places.find(found.span).0);
+    quote! {
+        const _: () = {
+            #[deprecated(note = #text)]
+            #[allow(non_upper_case_globals)]
+            const #name: () = ();
+            #name
+        };
+    }
 }
 
 /// `::core::compile_error!{ text }`, from the token `first` to the token `last`.

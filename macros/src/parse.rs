@@ -32,7 +32,7 @@ use scratchpool_planner::spec::{
 };
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Visibility};
 
-use crate::places::{Places, split_at_commas, split_with_commas};
+use crate::places::{Places, plain, split_at_commas, split_with_commas};
 
 /// A struct as declared.
 pub(crate) struct Declaration {
@@ -110,7 +110,7 @@ pub(crate) fn parse(
         let tokens: Vec<TokenTree> = parameter.to_token_stream().into_iter().collect();
         parser.malformed_at(text, &tokens, item.ident.span());
     }
-    parser.arguments(arguments, root);
+    parser.arguments(plain(arguments), root);
     let attributes = parser.struct_attributes(&item.attrs);
     let mut fields: Vec<Field> = Vec::new();
     match &item.data {
@@ -671,7 +671,7 @@ impl Parser {
         let first = attribute.path().segments.first();
         let span = first.map_or_else(Span::call_site, |first| first.ident.span());
         match &attribute.meta {
-            Meta::List(list) => Some((list.tokens.clone(), span)),
+            Meta::List(list) => Some((plain(list.tokens.clone()), span)),
             Meta::Path(_) | Meta::NameValue(_) => {
                 if report {
                     self.malformed(format!("write `#[{name}(…)]`"), span);
@@ -923,7 +923,7 @@ impl Parser {
     }
 
     fn dtype(&mut self, ty: &syn::Type, field: &str) -> Option<Spanned<DType>> {
-        let tokens: Vec<TokenTree> = ty.to_token_stream().into_iter().collect();
+        let tokens: Vec<TokenTree> = plain(ty.to_token_stream()).into_iter().collect();
         let [TokenTree::Ident(word)] = tokens.as_slice() else {
             self.wrong_type(field, "an element type, such as `bf16`", &tokens, Span::call_site());
             return None;

@@ -126,17 +126,30 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
 }
 
 /// An expression as calls that carry overflow, remainders and zero divisors along as `None`.
-fn checked(expr: &Expr) -> TokenStream {
+fn checked(context: &Context<'_>, expr: &Expr) -> TokenStream {
     let size = quote!(size);
-    let part = checked;
+    let part = |expr: &Expr| checked(context, expr);
     match &expr.kind {
         Kind::Int(value) => {
             let value = proc_macro2::Literal::i64_unsuffixed(*value);
             quote!(#size::int(#value))
         }
         Kind::Name(name) => {
-            let name = identifier(name, Span::call_site());
-            quote!(#size::dim(dims.#name))
+            let rows = context.plan.and_then(|plan| plan.sizes.rows.as_ref());
+            let runtime = context.plan.map_or(&[][..], |plan| &plan.sizes.runtime);
+            match rows {
+                // The maximum of rows that are no dim of the caller's.
+                Some((rows, value))
+                    if rows == name && runtime.iter().all(|(dim, _)| dim != name) =>
+                {
+                    let value = number(*value);
+                    quote!(#size::dim(#value))
+                }
+                _ => {
+                    let name = identifier(name, Span::call_site());
+                    quote!(#size::dim(dims.#name))
+                }
+            }
         }
         Kind::Unary(op, operand) => {
             let (name, operand) = (if *op == Unary::Neg { "neg" } else { "not" }, part(operand));
@@ -366,14 +379,14 @@ fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
     let all = plan.sizes.buffers.iter().zip(&plan.layout.buffers);
     let needs = all.clone().map(|(each, placed)| {
         let Size { extents, dtype, .. } = each;
-        let extents = extents.iter().map(checked);
+        let extents = extents.iter().map(|extent| checked(context, extent));
         let (bytes, name, accessed) = (number(dtype.bytes()), &placed.name, placed.accessed);
         quote!(#size::need(#name, &[#(#extents),*], #bytes, #accessed))
     });
     let kept = runtime_extents(context).filter_map(|(buffer, axis)| {
         let each = plan.sizes.buffers.get(buffer)?;
         let placed = plan.layout.buffers.get(buffer)?;
-        let (extent, name) = (checked(each.extents.get(axis)?), &placed.name);
+        let (extent, name) = (checked(context, each.extents.get(axis)?), &placed.name);
         Some(quote! {
             match #size::extent(#name, #extent) {
                 ::core::result::Result::Ok(extent) => extent,
