@@ -15,3 +15,8 @@
 pub mod check;
 pub mod deepseek;
 pub mod prove;
+
+// The README's declaration compiles, from the folder whose configuration it names.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
