@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::plan::{MemoryReport, Place, Plan};
 use crate::storage::{Backing, Prepare, Storage};
 use crate::view::{View, ViewMut};
-use crate::walk::{Lanes, Walk, Walker, check};
+use crate::walk::{Lanes, Ready, Walk, Walker, check};
 
 /// A pool: `N` copies of the arena, each with its own streams, events and progress.
 pub struct PoolCore<D: Device, P: Plan, const N: usize = 1> {
@@ -252,7 +252,7 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
         };
         state.storage.prepare(&prepare, state.walk.rows())?;
         cursor.walker().enter(&ready)?;
-        Ok(Some(StepCore { stream: ready.stream, cursor }))
+        Ok(Some(StepCore { ready, cursor }))
     }
 
     /// Enters a step that runs in every layer.
@@ -279,7 +279,7 @@ impl<D: Device, P: Plan> Drop for LayerCore<'_, D, P> {
 
 /// A step that has been entered. Dropping it records the event, if a later step waits for it.
 pub struct StepCore<'l, D: Device, P: Plan> {
-    stream: &'l D::Stream,
+    ready: Ready<'l, D>,
     cursor: Cursor<'l, D, P>,
 }
 
@@ -287,7 +287,7 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
     /// The step's stream. Its waits have been issued.
     #[inline]
     pub const fn stream(&self) -> &'l D::Stream {
-        self.stream
+        self.ready.stream
     }
 
     /// Rows of the pass.
@@ -327,7 +327,7 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
         // has the bytes of the buffer's tensor at this address, aligned; they stay while the pool
         // is borrowed. The step is entered, so its waits have been issued on this stream and all
         // that the proof orders before it is ordered. The caller keeps exclusiveness.
-        unsafe { View::from_raw(start, shape, self.stream) }
+        unsafe { View::from_raw(start, shape, self.ready.stream) }
     }
 
     /// An exclusive view of a buffer.
@@ -349,14 +349,14 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
         let start = self.cursor.state.storage.address(place).cast();
         // SAFETY: as above; other steps' views are gone, because a step borrows the layer
         // exclusively; those of this step are the caller's affair.
-        unsafe { ViewMut::from_raw(start, shape, self.stream) }
+        unsafe { ViewMut::from_raw(start, shape, self.ready.stream) }
     }
 }
 
 impl<D: Device, P: Plan> Drop for StepCore<'_, D, P> {
     #[inline]
     fn drop(&mut self) {
-        self.cursor.walker().drop_step();
+        self.cursor.walker().drop_step(&self.ready);
     }
 }
 

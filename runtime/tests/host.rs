@@ -118,7 +118,7 @@ fn run_flash(device: &Deaf, backing: Backing, passes: &[usize]) -> Result<usize,
 fn every_read_of_flash_sees_its_own_layers_value_in_order_and_in_many_random_orders() {
     let rows = [1, 0, 2];
     assert_eq!(run_flash(&Deaf::new(Host::in_order(), None), Backing::Arena, &rows).unwrap(), 0);
-    for seed in 0..20 {
+    for seed in 0..60 {
         let host = Host::random(seed);
         let wrong = run_flash(&Deaf::new(host.clone(), None), Backing::Arena, &rows).unwrap();
         assert_eq!(wrong, 0, "{host:?}");
@@ -129,7 +129,7 @@ fn every_read_of_flash_sees_its_own_layers_value_in_order_and_in_many_random_ord
 fn every_read_of_flash_sees_its_own_layers_value_with_an_allocation_per_call() {
     let rows = [1, 0, 2];
     assert_eq!(run_flash(&Deaf::new(Host::in_order(), None), Backing::PerCall, &rows).unwrap(), 0);
-    for seed in 0..10 {
+    for seed in 0..60 {
         let host = Host::random(seed);
         let wrong = run_flash(&Deaf::new(host.clone(), None), Backing::PerCall, &rows).unwrap();
         assert_eq!(wrong, 0, "{host:?}");

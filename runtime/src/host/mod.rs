@@ -152,6 +152,7 @@ impl Queue {
     }
 
     /// Refuses use from inside a kernel, which the safety of deferred kernels rests on.
+    #[inline]
     fn check(&self) -> Result<(), Error> {
         if self.running.get() {
             return Err(Error::InsideKernel { order: self.order });
@@ -224,6 +225,12 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Out of line, so that the order of issue stays a few instructions.
+#[cold]
+fn deferred<T>(executor: &RefCell<Executor>, act: impl FnOnce(&mut Executor) -> T) -> T {
+    act(&mut executor.borrow_mut())
 }
 
 impl HostStream {
@@ -304,18 +311,22 @@ unsafe impl Device for Host {
         Ok(HostEvent::default())
     }
 
+    #[inline]
     fn record(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
         self.queue.with(|executor| *event.covered.borrow_mut() = executor.record(stream.lane))
     }
 
+    #[inline]
     fn wait(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
         self.queue.with(|executor| executor.wait(stream.lane, &event.covered.borrow()))
     }
 
+    #[inline]
     fn enter_step(&self, stream: &HostStream, launch: Launch) -> Result<(), Error> {
         self.queue.with(|executor| executor.enter(stream.lane, launch))
     }
 
+    #[inline]
     fn leave_step(&self, stream: &HostStream) -> Result<(), Error> {
         self.queue.with(|executor| executor.leave(stream.lane))
     }
