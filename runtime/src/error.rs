@@ -150,6 +150,10 @@ pub enum Error {
          new pass"
     )]
     OrderLost,
+    /// A failure of the CUDA device.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] crate::cuda::CudaError),
     /// A failure that the device reports.
     #[error("the device failed: {0}")]
     Device(Arc<dyn std::error::Error + Send + Sync>),

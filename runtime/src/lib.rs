@@ -19,6 +19,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | crate root | [`Device`], [`Host`], [`View`], [`ViewMut`], element types, [`Error`], [`MemoryReport`] |
+//! | `cuda` | the CUDA device, with the feature of that name, which is on by default |
 //! | [`tables`] | the constant schedule and layout that the macro emits |
 //! | `generated` | what generated code calls; not for people |
 //!
@@ -32,6 +33,8 @@
 //!
 //! [`walk`]: crate#safety
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod device;
 mod element;
 mod error;

@@ -109,6 +109,7 @@ impl<D: Device, P: Plan, const N: usize> PoolCore<D, P, N> {
             .map(|streams| {
                 let lanes = Lanes::new(device, P::SCHEDULE, streams?)?;
                 let storage = Storage::new(device, &plan, backing)?;
+                storage.adopt(device, lanes.streams());
                 Ok(Replica { lanes, state: State { walk: Walk::new(P::SCHEDULE), storage } })
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -195,6 +196,23 @@ impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
     /// Rows of the pass.
     pub fn rows(&self) -> usize {
         self.cursor.state.walk.rows()
+    }
+
+    /// The streams of this copy, in the schedule's order.
+    pub fn streams(&self) -> &[D::Stream] {
+        self.cursor.lanes.streams()
+    }
+
+    /// Ends the pass, and says what dropping it could not.
+    ///
+    /// # Errors
+    ///
+    /// What the device reports of the order of the steps not asked for, and what an earlier `Drop`
+    /// could not report.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let mut walker = self.cursor.walker();
+        walker.finish_pass();
+        walker.walk.late()
     }
 
     /// Opens a layer, after issuing the order of the skipped ones before it.

@@ -28,7 +28,7 @@ pub enum Backing {
 
 /// The bytes of one copy.
 pub(crate) enum Storage<D: Device> {
-    Arena { base: *mut u8, _memory: D::Memory, bytes: u64 },
+    Arena { base: *mut u8, memory: D::Memory, bytes: u64 },
     PerCall(PerCall<D>),
 }
 
@@ -58,7 +58,7 @@ impl<D: Device> Storage<D> {
             Backing::Arena => {
                 let bytes = memory.bytes_per_copy;
                 let memory = device.allocate(bytes, memory.base_align)?;
-                Ok(Self::Arena { base: D::base(&memory), _memory: memory, bytes })
+                Ok(Self::Arena { base: D::base(&memory), memory, bytes })
             }
             Backing::PerCall => Ok(Self::PerCall(PerCall {
                 slots: (0..P::BUFFERS)
@@ -73,6 +73,13 @@ impl<D: Device> Storage<D> {
                 align: memory.base_align,
                 layer: 0,
             })),
+        }
+    }
+
+    /// Tells the device whose the arena is.
+    pub(crate) fn adopt(&self, device: &D, streams: &[D::Stream]) {
+        if let Self::Arena { memory, .. } = self {
+            device.adopt(streams, memory);
         }
     }
 

@@ -152,6 +152,11 @@ impl Walk {
         Err(self.late.take().unwrap_or(Error::OrderLost))
     }
 
+    /// What an earlier `Drop` could not say, once.
+    pub(crate) fn late(&mut self) -> Result<(), Error> {
+        self.late.take().map_or(Ok(()), Err)
+    }
+
     /// Keeps a failure that left an event unrecorded or a wait unissued.
     fn lose(&mut self, error: Error) {
         self.lost = true;
