@@ -2,6 +2,14 @@
 //!
 //! `cargo bench -p scratchpool --bench leases`
 
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    reason = "a benchmark fails by panicking"
+)]
+
 #[path = "../tests/common/mod.rs"]
 mod common;
 
@@ -10,8 +18,8 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use common::{EagerScratch, eager_scratch};
 use common::counting::{Counting, allocations};
+use common::{EagerScratch, eager_scratch};
 use scratchpool::generated::{LayerCore, Place, Plan, PoolCore};
 use scratchpool::tables::ScheduleTable;
 use scratchpool::{Backing, Error, Host, MemoryReport, bf16};
@@ -180,8 +188,12 @@ fn main() -> Result<(), Error> {
         passes(Backing::PerCall, 16, true)?,
         passes(Backing::PerCall, 8192, true)?,
     ];
-    println!("All scratch of one C4 layer, six buffers in three steps, host device, in order of issue.");
-    println!("The pool's time holds the order of all eight steps of the layer; the second line is that");
+    println!(
+        "All scratch of one C4 layer, six buffers in three steps, host device, in order of issue."
+    );
+    println!(
+        "The pool's time holds the order of all eight steps of the layer; the second line is that"
+    );
     println!("order alone. Median of 301 samples; spread is p90 - p10.\n");
     println!("{:<52} {:>10} {:>8} {:>8} {:>7}", "", "ns/layer", "spread", "allocs", "ratio");
     let base = table[0].nanos;

@@ -13,6 +13,11 @@ use crate::view::{View, ViewMut};
 
 /// Where scratch memory lives and kernels run.
 ///
+/// # Errors
+///
+/// Every method returns what the device reports as [`Error::Device`], and what has a name of its
+/// own under that name. A method that fails has done nothing.
+///
 /// Cloning gives a second handle to the same device.
 ///
 /// # Safety
@@ -27,6 +32,7 @@ use crate::view::{View, ViewMut};
 ///   memory is harmed (the host device runs one kernel at a time);
 /// - where `Stream` is [`HostStream`](crate::HostStream), memory is what [`Host`](crate::Host)
 ///   allocated.
+#[expect(clippy::missing_errors_doc, reason = "said once, for all methods, above")]
 pub unsafe trait Device: Clone + core::fmt::Debug {
     /// One block of device memory. Dropping it is always safe: it waits, or defers, or leaks.
     type Memory;
@@ -67,6 +73,9 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
 
     /// Creates a stream. The name is for people.
     fn create_stream(&self, name: &'static str) -> Result<Self::Stream, Error>;
+
+    /// Whether a stream belongs to this device, so that it may work on its memory.
+    fn owns(&self, stream: &Self::Stream) -> bool;
 
     /// Creates an event that has not been recorded. Waiting for it does nothing.
     fn create_event(&self) -> Result<Self::Event, Error>;

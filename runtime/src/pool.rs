@@ -260,15 +260,17 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
         let mut cursor = self.cursor.reborrow();
         let Some(ready) = cursor.walker().prepare(step)? else { return Ok(None) };
         let Cursor { base, lanes, state } = &mut cursor;
-        let prepare = Prepare {
-            device: &base.device,
-            plan: &base.plan,
-            streams: lanes.streams(),
-            stream: ready.stream,
-            kind: state.walk.kind(),
-            row: ready.row,
-        };
-        state.storage.prepare(&prepare, state.walk.rows())?;
+        if let Some(ranges) = state.storage.per_call() {
+            let prepare = Prepare {
+                device: &base.device,
+                plan: &base.plan,
+                streams: lanes.streams(),
+                stream: ready.stream,
+                kind: state.walk.kind(),
+                row: ready.row,
+            };
+            ranges.prepare(&prepare, state.walk.rows())?;
+        }
         cursor.walker().enter(&ready)?;
         Ok(Some(StepCore { ready, cursor }))
     }

@@ -90,16 +90,12 @@ impl<D: Device> Storage<D> {
         }
     }
 
-    /// Gets memory for a step whose waits have been issued.
+    /// The live ranges, where they are allocated one by one.
     #[inline]
-    pub(crate) fn prepare<P: Plan>(
-        &mut self,
-        step: &Prepare<'_, D, P>,
-        rows: usize,
-    ) -> Result<(), Error> {
+    pub(crate) fn per_call(&mut self) -> Option<&mut PerCall<D>> {
         match self {
-            Self::Arena { .. } => Ok(()),
-            Self::PerCall(ranges) => ranges.prepare(step, rows),
+            Self::Arena { .. } => None,
+            Self::PerCall(ranges) => Some(ranges),
         }
     }
 
@@ -134,8 +130,13 @@ pub(crate) struct Prepare<'p, D: Device, P> {
 }
 
 impl<D: Device> PerCall<D> {
+    /// Gets memory for a step whose waits have been issued.
     #[cold]
-    fn prepare<P: Plan>(&mut self, step: &Prepare<'_, D, P>, rows: usize) -> Result<(), Error> {
+    pub(crate) fn prepare<P: Plan>(
+        &mut self,
+        step: &Prepare<'_, D, P>,
+        rows: usize,
+    ) -> Result<(), Error> {
         for (&buffer, writes) in step
             .row
             .writes

@@ -60,6 +60,11 @@ impl<D: Device> Lanes<D> {
         if given != expected {
             return Err(Error::StreamCount { given, expected });
         }
+        for (stream, name) in streams.iter().zip(schedule.streams) {
+            if !device.owns(stream) {
+                return Err(Error::ForeignDevice { stream: name });
+            }
+        }
         let events = schedule
             .steps
             .iter()
@@ -90,6 +95,7 @@ impl<D: Device> Lanes<D> {
 
 /// The progress of one copy.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "pass, layer and step are open independently")]
 pub(crate) struct Walk {
     /// Rows of the present pass.
     rows: usize,

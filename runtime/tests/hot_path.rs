@@ -1,5 +1,16 @@
 //! What a pass costs beside pointer arithmetic and the declared events: nothing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_for_each,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use common::EagerScratch;
@@ -21,10 +32,13 @@ fn a_pass_allocates_nothing() -> Result<(), Error> {
             if let Some(mut step) = layer.index_q()? {
                 let stream = step.stream();
                 let out = step.buffers();
-                stream.launch((out.index_values, out.index_scales), |(mut values, mut scales)| {
-                    values.fill(1);
-                    scales.fill(2);
-                })?;
+                stream.launch(
+                    (out.index_values, out.index_scales),
+                    |(mut values, mut scales)| {
+                        values.fill(1);
+                        scales.fill(2);
+                    },
+                )?;
             }
             let mut step = layer.q_proj()?;
             let stream = step.stream();
