@@ -366,6 +366,10 @@ unsafe impl Device for Cuda {
         Ok(Stream::new(&self.shared, stream, name)?)
     }
 
+    fn owns(&self, stream: &Stream) -> bool {
+        Rc::ptr_eq(&self.shared, &stream.lane.shared)
+    }
+
     fn create_event(&self) -> Result<Event, Error> {
         Ok(Event::new(&self.shared)?)
     }

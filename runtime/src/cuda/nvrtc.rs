@@ -128,6 +128,10 @@ fn folders() -> Vec<PathBuf> {
     found
 }
 
-fn wheel_folders(site: &Path) -> [PathBuf; 3] {
-    ["nvidia/cu13/lib", "nvidia/cu12/lib", "nvidia/cuda_nvrtc/lib"].map(|path| site.join(path))
+/// Those that exist: a machine may have many Pythons.
+fn wheel_folders(site: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    ["nvidia/cu13/lib", "nvidia/cu12/lib", "nvidia/cuda_nvrtc/lib"]
+        .map(|path| site.join(path))
+        .into_iter()
+        .filter(|path| path.is_dir())
 }
