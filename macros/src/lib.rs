@@ -7,14 +7,17 @@
 //! | --- | --- | --- |
 //! | parse | `parse` | the struct and its attributes become a planner spec, with places |
 //! | analyze | `expand` | the planner checks, proves and packs; its errors get their places |
-//! | model | `api` | which step hands out which views, and where they may be absent |
+//! | model | `api`, `meant` | which step hands out which views, and where they may be absent |
 //! | codegen | `codegen` | layout, schedule, pool, guards, documentation |
 
 mod api;
 mod codegen;
 mod expand;
+mod meant;
 mod parse;
 mod places;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -26,5 +29,5 @@ pub fn scratch_pool(
 ) -> proc_macro::TokenStream {
     // The configuration is named relative to the manifest of the crate that declares the pool.
     let root = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
-    expand::expand(arguments.into(), item.into(), &root).into()
+    expand::expand(arguments.into(), &item.into(), &root).into()
 }

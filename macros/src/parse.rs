@@ -24,15 +24,15 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use scratchpool_planner::config;
-use scratchpool_planner::error::{Error, Fault, NameKind, nearest};
-use scratchpool_planner::expr::Expr;
+use scratchpool_planner::error::{Code, Error, Fault, NameKind, nearest};
+use scratchpool_planner::expr::{Expr, Problem};
 use scratchpool_planner::spec::{
     After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name,
     Spanned, Spec, Step, Target,
 };
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Visibility};
 
-use crate::places::{Places, split_at_commas};
+use crate::places::{Places, split_at_commas, split_with_commas};
 
 /// A struct as declared.
 pub(crate) struct Declaration {
@@ -42,6 +42,8 @@ pub(crate) struct Declaration {
     pub(crate) places: Places,
     /// What the grammar did not take.
     pub(crate) errors: Vec<Error>,
+    /// Where expressions stand that it did not take.
+    pub(crate) unread: Vec<scratchpool_planner::spec::Span>,
     /// Path of the runtime crate.
     pub(crate) krate: TokenStream,
     /// The configuration as written, for re-expansion when it changes.
@@ -66,49 +68,54 @@ pub(crate) struct Field {
     pub(crate) rank: usize,
 }
 
-/// Reads a declaration. `Err` only where the item is not a struct at all.
+/// Reads a declaration. `Err` only where the item is no type at all.
 pub(crate) fn parse(
     arguments: TokenStream,
     item: TokenStream,
     root: &Path,
 ) -> Result<Declaration, syn::Error> {
-    let item: DeriveInput = syn::parse2(item)?;
-    let Data::Struct(data) = &item.data else {
-        return Err(syn::Error::new_spanned(&item.ident, "`#[scratch_pool]` stands on a struct"));
-    };
-    if let Some(parameter) = item.generics.params.first() {
-        return Err(syn::Error::new_spanned(
-            parameter,
-            "a pool has no generic parameters; the device is added by `#[scratch_pool]`",
-        ));
-    }
+    let first = item.clone().into_iter().next().map_or_else(Span::call_site, |first| first.span());
+    let item: DeriveInput = syn::parse2(item)
+        .map_err(|_| syn::Error::new(first, format!("{ON_A_STRUCT} [{}]", Code::Syntax)))?;
     let mut parser = Parser {
         places: Places::default(),
         errors: Vec::new(),
         spec: Spec::default(),
         krate: None,
         config: None,
+        unread: Vec::new(),
     };
     let name = unraw(&item.ident);
     parser.spec.name = Name::new(name, parser.places.add(item.ident.span()));
+    if let Some(parameter) = item.generics.params.first() {
+        let text = "a pool has no generic parameters; the device is added by `#[scratch_pool]`";
+        let tokens: Vec<TokenTree> = parameter.to_token_stream().into_iter().collect();
+        parser.malformed_at(text, &tokens, item.ident.span());
+    }
     parser.arguments(arguments, root);
     let attributes = parser.struct_attributes(&item.attrs);
-    let fields = match &data.fields {
-        Fields::Named(fields) => {
-            fields.named.iter().filter_map(|field| parser.field(field)).collect()
-        }
-        Fields::Unit => Vec::new(),
-        Fields::Unnamed(fields) => {
-            return Err(syn::Error::new_spanned(
-                fields,
-                "the fields of a pool are its buffers, and buffers have names",
-            ));
-        }
-    };
+    let mut fields: Vec<Field> = Vec::new();
+    match &item.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(named) => {
+                for field in &named.named {
+                    fields.extend(parser.field(field, &fields));
+                }
+            }
+            Fields::Unit => {}
+            Fields::Unnamed(unnamed) => {
+                let text = "the fields of a pool are its buffers, and buffers have names";
+                let tokens: Vec<TokenTree> = unnamed.to_token_stream().into_iter().collect();
+                parser.malformed_at(text, &tokens, item.ident.span());
+            }
+        },
+        Data::Enum(_) | Data::Union(_) => parser.malformed(ON_A_STRUCT, item.ident.span()),
+    }
     Ok(Declaration {
         spec: parser.spec,
         places: parser.places,
         errors: parser.errors,
+        unread: parser.unread,
         krate: parser.krate.unwrap_or_else(|| quote::quote!(::scratchpool)),
         config: parser.config,
         visibility: item.vis,
@@ -117,6 +124,8 @@ pub(crate) fn parse(
         fields,
     })
 }
+
+const ON_A_STRUCT: &str = "`#[scratch_pool]` stands on a struct";
 
 /// A name without `r#`.
 pub(crate) fn unraw(ident: &Ident) -> String {
@@ -130,6 +139,7 @@ struct Parser {
     spec: Spec,
     krate: Option<TokenStream>,
     config: Option<String>,
+    unread: Vec<scratchpool_planner::spec::Span>,
 }
 
 /// One entry of a list: `key`, `key = value`, `key: value` or `key(list)`.
@@ -161,9 +171,15 @@ impl Parser {
         self.error(Fault::Syntax(text.into()), span);
     }
 
+    fn malformed_at(&mut self, text: &str, tokens: &[TokenTree], around: Span) {
+        let span = self.places.add_all(tokens, around);
+        self.errors.push(Error::new(Fault::Syntax(text.to_owned()), span));
+    }
+
     fn wrong_type(&mut self, key: &str, expected: &'static str, found: &[TokenTree], around: Span) {
         let text: TokenStream = found.iter().cloned().collect();
-        let found_text = match text.to_string() {
+        // As people write it: the compiler prints parsed tokens with spaces between them.
+        let found_text = match text.to_string().replace(" :: ", "::").replace("& ", "&") {
             text if text.is_empty() => "nothing".to_owned(),
             text => format!("`{text}`"),
         };
@@ -172,28 +188,53 @@ impl Parser {
         self.errors.push(Error::new(fault, span));
     }
 
-    fn unknown_key(&mut self, entry: &Entry, table: &str, known: &[&str]) {
-        let key = entry.word();
-        let nearest = nearest(&key, known.iter().copied());
-        self.error(Fault::UnknownKey { key, table: table.to_owned(), nearest }, entry.key.span());
+    /// The key of an entry. One that is unknown is reported and taken for the nearest, so that what
+    /// depends on it is no error too; one that was given before is reported and passed over.
+    fn key(
+        &mut self,
+        entry: &Entry,
+        table: &str,
+        known: &[&'static str],
+        seen: &mut Vec<(String, Span)>,
+    ) -> Option<String> {
+        let mut word = entry.word();
+        if !known.contains(&word.as_str()) {
+            // The other spelling's word for it.
+            let found = match word.as_str() {
+                "stream" if known.contains(&"on") => Some("on".to_owned()),
+                _ => nearest(&word, known.iter().copied()),
+            };
+            let (key, nearest) = (word, found.clone());
+            let fault = Fault::UnknownKey { key, table: table.to_owned(), nearest };
+            self.error(fault, entry.key.span());
+            word = found?;
+            if seen.iter().any(|(each, _)| *each == word) {
+                return None;
+            }
+        }
+        (!self.again(seen, "keys", &word, entry.key.span())).then_some(word)
     }
 
-    /// Reports a key that was given before; the first one counts.
-    fn again(&mut self, seen: &mut Vec<(String, Span)>, entry: &Entry) -> bool {
-        let word = entry.word();
+    /// Reports a word that was given before; the first one counts.
+    fn again(
+        &mut self,
+        seen: &mut Vec<(String, Span)>,
+        kind: &'static str,
+        word: &str,
+        span: Span,
+    ) -> bool {
         if let Some((_, first)) = seen.iter().find(|(each, _)| *each == word) {
             let first = self.places.add(*first);
-            let fault = Fault::Duplicate { kind: "keys", name: word, first };
-            self.error(fault, entry.key.span());
+            self.error(Fault::Duplicate { kind, name: word.to_owned(), first }, span);
             return true;
         }
-        seen.push((word, entry.key.span()));
+        seen.push((word.to_owned(), span));
         false
     }
 
     fn entries(&mut self, tokens: TokenStream, around: Span) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for part in split_at_commas(tokens) {
+        for (part, comma) in split_with_commas(tokens) {
             let mut rest = part.into_iter();
             let key = match rest.next() {
                 Some(TokenTree::Ident(key)) => key,
@@ -202,7 +243,8 @@ impl Parser {
                     continue;
                 }
                 None => {
-                    self.malformed("expected a name before this comma", around);
+                    let span = comma.unwrap_or(around);
+                    self.malformed("expected a name before this comma", span);
                     continue;
                 }
             };
@@ -240,19 +282,29 @@ impl Parser {
         let word = unraw(ident);
         // Words that not even `r#` makes a name.
         if matches!(word.as_str(), "self" | "Self" | "super" | "crate" | "_") {
-            self.error(Fault::NotAName { word: word.clone() }, ident.span());
+            let text = format!("`{word}` is not a name: Rust keeps the word for itself");
+            self.malformed(text, ident.span());
         }
         Name::new(word, self.places.add(ident.span()))
     }
 
     /// `key = expr`.
-    fn expr_of(&mut self, entry: &Entry) -> Option<Expr> {
+    fn expr_of(&mut self, entry: &Entry) -> Expr {
         let EntryValue::Is(tokens) = &entry.value else {
             let word = entry.word();
             self.malformed(format!("`{word}` needs a value: `{word} = …`"), entry.key.span());
-            return None;
+            return self.unread(&[], entry.key.span());
         };
-        self.expr(tokens, entry.key.span())
+        let expr = self.expr(tokens, entry.key.span());
+        expr.unwrap_or_else(|| self.unread(tokens, entry.key.span()))
+    }
+
+    /// Stands where an expression in error was written: that there is one matters to what is
+    /// generated.
+    fn unread(&mut self, tokens: &[TokenTree], around: Span) -> Expr {
+        let span = self.places.add_all(tokens, around);
+        self.unread.push(span);
+        Expr::int(1, span)
     }
 
     fn expr(&mut self, tokens: &[TokenTree], around: Span) -> Option<Expr> {
@@ -293,18 +345,39 @@ impl Parser {
     }
 
     fn integer(&mut self, key: &str, tokens: &[TokenTree], around: Span) -> Option<Spanned<i64>> {
+        self.number(key, "an integer", tokens, around)
+    }
+
+    fn number(
+        &mut self,
+        key: &str,
+        expected: &'static str,
+        tokens: &[TokenTree],
+        around: Span,
+    ) -> Option<Spanned<i64>> {
         let text: String = tokens.iter().map(ToString::to_string).collect();
-        match text.replace('_', "").parse() {
-            Ok(value) => Some(Spanned::new(value, self.places.add_all(tokens, around))),
-            Err(_) => {
-                self.wrong_type(key, "an integer", tokens, around);
+        let text = text.replace('_', "");
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        let is_number = !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_digit());
+        match text.parse() {
+            Ok(value) if is_number => {
+                Some(Spanned::new(value, self.places.add_all(tokens, around)))
+            }
+            Err(_) if is_number => {
+                let span = self.places.add_all(tokens, around);
+                let fault = Fault::Expression { problem: Problem::Literal(text), layer: None };
+                self.errors.push(Error::new(fault, span));
+                None
+            }
+            _ => {
+                self.wrong_type(key, expected, tokens, around);
                 None
             }
         }
     }
 
     /// `[0, 4, 128]`, if that is what the tokens are.
-    fn list(&mut self, tokens: &[TokenTree]) -> Option<Spanned<Vec<i64>>> {
+    fn list(&mut self, key: &str, tokens: &[TokenTree]) -> Option<Spanned<Vec<i64>>> {
         let [TokenTree::Group(group)] = tokens else { return None };
         if group.delimiter() != Delimiter::Bracket {
             return None;
@@ -312,7 +385,7 @@ impl Parser {
         let span = self.places.add(group.span());
         let mut list = Vec::new();
         for part in split_at_commas(group.stream()) {
-            if let Some(value) = self.integer("an entry", &part, group.span()) {
+            if let Some(value) = self.number(key, "a list of integers", &part, group.span()) {
                 list.push(value.value);
             }
         }
@@ -325,27 +398,48 @@ impl Parser {
             ["align", "config", "rows", "ubatches", "crate", "dims", "layers", "exclusive"];
         let mut seen = Vec::new();
         for entry in self.entries(tokens, Span::call_site()) {
-            if self.again(&mut seen, &entry) {
+            let Some(key) = self.key(&entry, "`#[scratch_pool]`", &KEYS, &mut seen) else {
                 continue;
-            }
-            match (entry.word().as_str(), &entry.value) {
+            };
+            match (key.as_str(), &entry.value) {
                 ("align", _) => self.spec.align = self.integer_of(&entry),
                 ("ubatches", _) => self.spec.ubatches = self.integer_of(&entry),
-                ("rows", _) => self.spec.rows = self.name_of(&entry, "the name of a dim"),
-                ("config", _) => self.config(&entry, root),
-                ("crate", EntryValue::Is(path)) => {
-                    self.krate = Some(path.iter().cloned().collect());
+                ("rows", _) => {
+                    let name = self.name_of(&entry, "the name of a dim");
+                    // `begin` takes the rows whatever the dim should have been.
+                    let unread = Name::new(String::new(), self.places.add(entry.key.span()));
+                    self.spec.rows = Some(name.unwrap_or(unread));
                 }
+                ("config", _) => self.config(&entry, root),
+                ("crate", value) => self.krate(value, entry.key.span()),
                 ("dims", EntryValue::List(list)) => self.dims(list),
                 ("layers", EntryValue::List(list)) => self.layers(list),
                 ("exclusive", EntryValue::List(list)) => {
                     self.spec.exclusive = self.names("exclusive", list);
                 }
-                (word @ ("dims" | "layers" | "exclusive"), _) => {
-                    self.malformed(format!("write `{word}(…)`"), entry.key.span());
-                }
-                ("crate", _) => self.malformed("write `crate = path`", entry.key.span()),
-                _ => self.unknown_key(&entry, "`#[scratch_pool]`", &KEYS),
+                _ => self.malformed(format!("write `{key}(…)`"), entry.key.span()),
+            }
+        }
+    }
+
+    /// `crate = path`. The path is used inside the generated module, so it must not depend on the
+    /// place where it is written.
+    fn krate(&mut self, value: &EntryValue, around: Span) {
+        let tokens = match value {
+            EntryValue::Is(tokens) => tokens.as_slice(),
+            _ => &[],
+        };
+        let stream: TokenStream = tokens.iter().cloned().collect();
+        let path = syn::parse::Parser::parse2(syn::Path::parse_mod_style, stream.clone());
+        let relative = |path: &syn::Path| {
+            path.segments.first().is_some_and(|s| s.ident == "self" || s.ident == "super")
+        };
+        match path {
+            Ok(path) if !relative(&path) => self.krate = Some(stream),
+            _ => {
+                let expected =
+                    "a path that holds in every module, such as `crate::renamed` or `::renamed`";
+                self.wrong_type("crate", expected, tokens, around);
             }
         }
     }
@@ -355,7 +449,7 @@ impl Parser {
         for part in split_at_commas(list.stream()) {
             match part.as_slice() {
                 [TokenTree::Ident(ident)] => names.push(self.name(ident)),
-                other => self.wrong_type(key, "names", other, list.span()),
+                other => self.wrong_type(key, "a list of groups", other, list.span()),
             }
         }
         names
@@ -383,6 +477,13 @@ impl Parser {
                 self.spec.config = values;
                 self.config = Some(path.value());
             }
+            Err(Fault::Config { reason, .. }) => {
+                // As written: the folder it is relative to is the same for all of a crate, and
+                // differs between machines.
+                let hint = " (paths are relative to the crate's `Cargo.toml`)";
+                let reason = reason + if full.is_file() { "" } else { hint };
+                self.error(Fault::Config { path: path.value(), reason }, path.span());
+            }
             Err(fault) => self.error(fault, path.span()),
         }
     }
@@ -391,7 +492,7 @@ impl Parser {
         for entry in self.entries(list.stream(), list.span()) {
             let name = self.name(&entry.key);
             let value = match &entry.value {
-                EntryValue::Is(tokens) => match self.list(tokens) {
+                EntryValue::Is(tokens) => match self.list(&entry.word(), tokens) {
                     Some(list) => Some(DimValue::List(list.value)),
                     None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
                 },
@@ -406,8 +507,10 @@ impl Parser {
                 }
             };
             // A dim in error stays known, so that its uses are no errors too.
-            let broken = || DimValue::Expr(Expr::int(1, name.span));
-            let value = value.unwrap_or_else(broken);
+            let value = value.unwrap_or_else(|| match &entry.value {
+                EntryValue::Typed(_) => DimValue::Runtime { nominal: NOMINAL, span: name.span },
+                _ => DimValue::Expr(Expr::int(1, name.span)),
+            });
             self.spec.dims.push(Dim { name, value });
         }
     }
@@ -433,6 +536,7 @@ impl Parser {
 
     fn layers(&mut self, list: &proc_macro2::Group) {
         let mut layers = Layers { span: self.places.add(list.span()), ..Layers::default() };
+        let mut counts = Vec::new();
         for entry in self.entries(list.stream(), list.span()) {
             let EntryValue::Is(tokens) = &entry.value else {
                 let word = entry.word();
@@ -440,10 +544,13 @@ impl Parser {
                 continue;
             };
             if entry.word() == "count" {
+                if self.again(&mut counts, "keys", "count", entry.key.span()) {
+                    continue;
+                }
                 layers.count = self.expr(tokens, entry.key.span());
                 continue;
             }
-            let source = match (self.list(tokens), tokens.as_slice()) {
+            let source = match (self.list(&entry.word(), tokens), tokens.as_slice()) {
                 (Some(list), _) => ColumnSource::List(list),
                 (None, [TokenTree::Ident(ident)]) => ColumnSource::Name(self.name(ident)),
                 (None, other) => {
@@ -462,40 +569,62 @@ impl Parser {
     fn struct_attributes(&mut self, attributes: &[Attribute]) -> Vec<Attribute> {
         let mut kept = Vec::new();
         for attribute in attributes {
-            let path = attribute.path();
-            if path.is_ident("step") {
-                if let Some((tokens, span)) = self.attribute_list(attribute) {
-                    self.step(tokens, span);
-                }
-            } else if path.is_ident("group") {
-                if let Some((tokens, span)) = self.attribute_list(attribute) {
-                    self.group(tokens, span);
-                }
-            } else if is_inert(attribute) {
+            if is_inert(attribute) {
                 kept.push(attribute.clone());
-            } else {
-                self.foreign(attribute, &["step", "group", "doc"], "a pool's struct");
+                continue;
+            }
+            let key = self.attribute(attribute, &["step", "group"], "a pool's struct");
+            let Some((key, list)) = key else { continue };
+            match (key, list) {
+                ("step", Some((tokens, span))) => self.step(tokens, span),
+                (_, Some((tokens, span))) => self.group(tokens, span),
+                (_, None) => {}
             }
         }
         kept
     }
 
-    fn foreign(&mut self, attribute: &Attribute, known: &[&str], place: &str) {
+    /// An attribute of ours, with what it holds. One that is unknown is reported and taken for the
+    /// nearest.
+    fn attribute(
+        &mut self,
+        attribute: &Attribute,
+        known: &[&'static str],
+        place: &str,
+    ) -> Option<(&'static str, Option<(TokenStream, Span)>)> {
         let path = attribute.path();
-        let key = path.to_token_stream().to_string().replace(' ', "");
-        let nearest = nearest(&key, known.iter().copied());
         let span = path.segments.first().map_or_else(Span::call_site, |first| first.ident.span());
-        let fault = Fault::UnknownKey { key, table: format!("{place} (as an attribute)"), nearest };
-        self.error(fault, span);
+        let word = path.to_token_stream().to_string().replace(' ', "");
+        let key = match known.iter().find(|each| **each == word) {
+            Some(key) => *key,
+            None => {
+                let near = nearest(&word, known.iter().copied());
+                let (key, table) = (format!("#[{word}]"), place.to_owned());
+                let shown = near.as_ref().map(|near| format!("#[{near}(…)]"));
+                self.error(Fault::UnknownKey { key, table, nearest: shown }, span);
+                return near
+                    .and_then(|near| known.iter().find(|each| **each == near))
+                    .map(|near| (*near, self.attribute_list(attribute, near, false)));
+            }
+        };
+        Some((key, self.attribute_list(attribute, key, true)))
     }
 
     /// The tokens inside `#[name(…)]`, with the place of the name.
-    fn attribute_list(&mut self, attribute: &Attribute) -> Option<(TokenStream, Span)> {
-        let name = attribute.path().get_ident()?;
+    fn attribute_list(
+        &mut self,
+        attribute: &Attribute,
+        name: &str,
+        report: bool,
+    ) -> Option<(TokenStream, Span)> {
+        let first = attribute.path().segments.first();
+        let span = first.map_or_else(Span::call_site, |first| first.ident.span());
         match &attribute.meta {
-            Meta::List(list) => Some((list.tokens.clone(), name.span())),
+            Meta::List(list) => Some((list.tokens.clone(), span)),
             Meta::Path(_) | Meta::NameValue(_) => {
-                self.malformed(format!("write `#[{name}(…)]`"), name.span());
+                if report {
+                    self.malformed(format!("write `#[{name}(…)]`"), span);
+                }
                 None
             }
         }
@@ -524,20 +653,15 @@ impl Parser {
         let table = format!("step `{}`", step.name.value);
         let mut seen = Vec::new();
         for entry in entries {
-            if self.again(&mut seen, &entry) {
-                continue;
-            }
-            match (entry.word().as_str(), &entry.value) {
+            let Some(key) = self.key(&entry, &table, &KEYS, &mut seen) else { continue };
+            match (key.as_str(), &entry.value) {
                 ("on", _) => step.stream = self.name_of(&entry, "the name of a stream"),
-                ("when", _) => step.when = self.expr_of(&entry),
+                ("when", _) => step.when = Some(self.expr_of(&entry)),
                 ("launch", _) => step.launch = self.launch(&entry),
                 ("after", EntryValue::List(list)) => step.after = self.afters(list),
                 ("writes", EntryValue::List(list)) => step.writes = self.targets("writes", list),
                 ("reads", EntryValue::List(list)) => step.reads = self.targets("reads", list),
-                (word @ ("after" | "writes" | "reads"), _) => {
-                    self.malformed(format!("write `{word}(…)`"), entry.key.span());
-                }
-                _ => self.unknown_key(&entry, &table, &KEYS),
+                _ => self.malformed(format!("write `{key}(…)`"), entry.key.span()),
             }
         }
         self.spec.steps.push(step);
@@ -623,70 +747,54 @@ impl Parser {
         let mut group = Group { name, when: None, condition: None, buffers: Vec::new() };
         let mut seen = Vec::new();
         for entry in entries {
-            if self.again(&mut seen, &entry) {
-                continue;
-            }
-            match entry.word().as_str() {
-                "when" => group.when = self.expr_of(&entry),
-                "if" => group.condition = self.expr_of(&entry),
-                _ => self.unknown_key(&entry, &table, &["when", "if"]),
+            let Some(key) = self.key(&entry, &table, &["when", "if"], &mut seen) else { continue };
+            let expr = Some(self.expr_of(&entry));
+            if key == "when" {
+                group.when = expr;
+            } else {
+                group.condition = expr;
             }
         }
         self.spec.groups.push(group);
     }
 
-    fn field(&mut self, field: &syn::Field) -> Option<Field> {
+    fn field(&mut self, field: &syn::Field, before: &[Field]) -> Option<Field> {
         let ident = field.ident.clone()?;
         let word = unraw(&ident);
+        if let Some(first) = before.iter().find(|each| unraw(&each.name) == word) {
+            let first = self.places.add(first.name.span());
+            self.error(Fault::Duplicate { kind: "fields", name: word, first }, ident.span());
+            return None;
+        }
+        let place = format!("field `{word}`");
         let mut attributes = Vec::new();
+        let mut given: Vec<(String, Span)> = Vec::new();
         let (mut group, mut shape, mut align) = (None, None, None);
         for attribute in &field.attrs {
-            let path = attribute.path();
-            let slot: Option<&mut Option<(TokenStream, Span)>> = if path.is_ident("group") {
-                Some(&mut group)
-            } else if path.is_ident("shape") {
-                Some(&mut shape)
-            } else if path.is_ident("align") {
-                Some(&mut align)
-            } else {
-                None
-            };
-            match slot {
-                Some(slot) => {
-                    let list = self.attribute_list(attribute);
-                    if let (Some((_, first)), Some((_, span))) = (&slot, &list) {
-                        let name = path.to_token_stream().to_string();
-                        let first = self.places.add(*first);
-                        self.error(Fault::Duplicate { kind: "attributes", name, first }, *span);
-                    } else if list.is_some() {
-                        *slot = list;
-                    }
-                }
-                None if is_inert(attribute) => attributes.push(attribute.clone()),
-                None => {
-                    let known = ["group", "shape", "align", "doc"];
-                    self.foreign(attribute, &known, &format!("field `{word}`"));
-                }
+            if is_inert(attribute) {
+                attributes.push(attribute.clone());
+                continue;
+            }
+            let key = self.attribute(attribute, &["group", "shape", "align"], &place);
+            let Some((key, list)) = key else { continue };
+            let span = list.as_ref().map_or(ident.span(), |(_, span)| *span);
+            if self.again(&mut given, "attributes", key, span) {
+                continue;
+            }
+            match key {
+                "group" => group = list,
+                "shape" => shape = list,
+                _ => align = list,
             }
         }
         let dtype = self.dtype(&field.ty, &word);
-        let table = || format!("field `{word}`");
-        let group = match group {
-            Some((tokens, span)) => self.field_group(tokens, span, &ident),
-            None => {
-                let fault = Fault::Missing { key: "#[group(…)]", table: table() };
-                self.error(fault, ident.span());
-                None
+        for (name, key) in [("group", "#[group(…)]"), ("shape", "#[shape(…)]")] {
+            if !given.iter().any(|(each, _)| each == name) {
+                self.error(Fault::Missing { key, table: place.clone() }, ident.span());
             }
-        };
-        let shape = match shape {
-            Some((tokens, span)) => self.shape(tokens, span),
-            None => {
-                let fault = Fault::Missing { key: "#[shape(…)]", table: table() };
-                self.error(fault, ident.span());
-                None
-            }
-        };
+        }
+        let group = group.and_then(|(tokens, span)| self.field_group(tokens, span, &ident));
+        let shape = shape.map(|(tokens, span)| self.shape(tokens, span));
         let align = align.and_then(|(tokens, span)| {
             let tokens: Vec<TokenTree> = tokens.into_iter().collect();
             self.integer("align", &tokens, span)
@@ -722,32 +830,40 @@ impl Parser {
         field: &Ident,
     ) -> Option<(Name, Name)> {
         let parts: Vec<TokenTree> = tokens.into_iter().collect();
-        match parts.as_slice() {
+        let comma = parts
+            .iter()
+            .position(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ','));
+        let (parts, rest) = parts.split_at(comma.unwrap_or(parts.len()));
+        let names = match parts {
             [TokenTree::Ident(group)] => Some((self.name(group), self.name(field))),
             [TokenTree::Ident(group), TokenTree::Punct(dot), TokenTree::Ident(buffer)]
                 if dot.as_char() == '.' =>
             {
                 Some((self.name(group), self.name(buffer)))
             }
-            [TokenTree::Ident(group), TokenTree::Punct(comma), ..] if comma.as_char() == ',' => {
-                let text = format!(
-                    "what holds for the whole group stands on the struct: `#[group({group}, …)]`"
-                );
-                self.malformed(text, comma.span());
-                Some((self.name(group), self.name(field)))
-            }
             other => {
                 let expected = "a group, or `group.buffer`";
                 self.wrong_type("group", expected, other, around);
                 None
             }
+        };
+        if let (Some((group, _)), [_, extra, ..]) = (&names, rest) {
+            let text = format!(
+                "what holds for the whole group stands on the struct: `#[group({}, …)]`",
+                group.value
+            );
+            self.malformed(text, extra.span());
         }
+        names
     }
 
-    fn shape(&mut self, tokens: TokenStream, around: Span) -> Option<Vec<Expr>> {
+    /// As many extents as are written, also where some are in error.
+    fn shape(&mut self, tokens: TokenStream, around: Span) -> Vec<Expr> {
         let parts = split_at_commas(tokens);
-        let extents: Vec<Option<Expr>> = parts.iter().map(|part| self.expr(part, around)).collect();
-        extents.into_iter().collect()
+        let extent = |part: &Vec<TokenTree>| {
+            self.expr(part, around).unwrap_or_else(|| self.unread(part, around))
+        };
+        parts.iter().map(extent).collect()
     }
 
     fn dtype(&mut self, ty: &syn::Type, field: &str) -> Option<Spanned<DType>> {
@@ -756,9 +872,10 @@ impl Parser {
             self.wrong_type(field, "an element type, such as `bf16`", &tokens, Span::call_site());
             return None;
         };
-        let found = DType::from_word(&unraw(word));
+        let mut found = DType::from_word(&unraw(word));
         if found.is_none() {
             let nearest = nearest(&unraw(word), DType::ALL.iter().map(|each| each.as_str()));
+            found = nearest.as_deref().and_then(DType::from_word);
             let fault = Fault::UnknownName { kind: NameKind::DType, name: unraw(word), nearest };
             self.error(fault, word.span());
         }

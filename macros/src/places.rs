@@ -118,17 +118,23 @@ impl Places {
 
 /// Token trees, split at top-level commas.
 pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
-    let mut parts = vec![Vec::new()];
+    split_with_commas(tokens).into_iter().map(|(part, _)| part).collect()
+}
+
+/// Token trees, split at top-level commas, each part with the comma after it.
+pub(crate) fn split_with_commas(tokens: TokenStream) -> Vec<(Vec<TokenTree>, Option<Span>)> {
+    let mut parts = Vec::new();
+    let mut part = Vec::new();
     for token in tokens {
         if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ',') {
-            parts.push(Vec::new());
-        } else if let Some(part) = parts.last_mut() {
+            parts.push((std::mem::take(&mut part), Some(token.span())));
+        } else {
             part.push(token);
         }
     }
     // A comma after the last part is allowed; an empty part elsewhere is the caller's to report.
-    if parts.last().is_some_and(Vec::is_empty) {
-        parts.pop();
+    if !part.is_empty() {
+        parts.push((part, None));
     }
     parts
 }

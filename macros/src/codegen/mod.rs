@@ -22,6 +22,8 @@ mod pool;
 mod schedule;
 mod sizes;
 
+use std::path::Path;
+
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 use scratchpool_planner::plan::Plan;
@@ -47,7 +49,12 @@ pub(crate) struct Context<'c> {
 
 /// All code for a declaration.
 pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) -> TokenStream {
-    let module = api::snake_case(&unraw(&declaration.name));
+    let word = unraw(&declaration.name);
+    let mut module = api::snake_case(&word);
+    if module == word {
+        // A module and a struct share one namespace.
+        module.push('_');
+    }
     let copies = declaration.spec.ubatches.map_or(1, |copies| copies.value);
     let context = Context {
         declaration,
@@ -65,19 +72,23 @@ pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) ->
     let name = &declaration.name;
     let module = &context.module;
     let visibility = &declaration.visibility;
-    let module_doc = format!("Layout, schedule and guards of [`{name}`].");
+    let module_doc = docs::line(format!("Layout, schedule and guards of [`{name}`]."));
     // The compiler rebuilds the crate when a file that it includes changes.
     let rebuild = declaration.config.as_ref().map(|path| {
-        let path = format!("/{path}");
+        let path = if Path::new(path).is_absolute() {
+            quote!(#path)
+        } else {
+            let path = format!("/{path}");
+            quote!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #path))
+        };
         quote! {
-            const _: &[::core::primitive::u8] =
-                ::core::include_bytes!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #path));
+            const _: &[::core::primitive::u8] = ::core::include_bytes!(#path);
         }
     });
     quote! {
         #pool
 
-        #[doc = #module_doc]
+        #module_doc
         #[allow(dead_code, unused_imports, clippy::all, clippy::pedantic)]
         #visibility mod #module {
             #layout
@@ -129,6 +140,23 @@ impl Context<'_> {
             }
             _ => quote!(::core::primitive::#word),
         }
+    }
+
+    /// What the constants of a field's buffer begin with: `INDEX_VALUES`, with underscores after it
+    /// where that is the arena's or another field's.
+    fn constant(&self, field: &Ident) -> String {
+        let mut taken: Vec<String> = ["TOTAL", "SUM", "LOWER_BOUND"].map(str::to_owned).to_vec();
+        for each in &self.declaration.fields {
+            let mut word = api::upper_case(&each.name);
+            while taken.contains(&word) {
+                word.push('_');
+            }
+            if each.name == *field {
+                return word;
+            }
+            taken.push(word);
+        }
+        api::upper_case(field)
     }
 
     /// Whether some size is known only when the pool is allocated.

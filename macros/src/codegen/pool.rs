@@ -14,7 +14,7 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let summary = if attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
         TokenStream::new()
     } else {
-        quote!(#[doc = "A scratch pool."])
+        docs::line("A scratch pool.")
     };
     let lines = docs::pool(context);
     let copies = index(context.copies);
@@ -23,8 +23,11 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let plan = if runtime { quote!(#module::Plan::new(dims)?) } else { quote!(#module::Plan) };
     let pass_on = runtime.then(|| quote!(, dims));
     let streams_doc = match context.plan {
-        Some(plan) => format!("The streams, in order: `{}`.", plan.structure.streams.join("`, `")),
-        None => String::new(),
+        Some(plan) if !plan.structure.streams.is_empty() => docs::lines([
+            "",
+            &format!("The streams, in order: `{}`.", plan.structure.streams.join("`, `")),
+        ]),
+        _ => TokenStream::new(),
     };
     let begin = if context.copies > 1 {
         quote! {
@@ -39,7 +42,7 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     quote! {
         #(#attributes)*
         #summary
-        #(#[doc = #lines])*
+        #lines
         #visibility struct #name<D: #krate::Device> {
             core: #krate::generated::PoolCore<D, #module::Plan, #copies>,
         }
@@ -72,8 +75,7 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
             }
 
             /// As `allocate_with`, on streams of the caller's: one list for each copy.
-            ///
-            #[doc = #streams_doc]
+            #streams_doc
             ///
             /// # Errors
             ///
@@ -126,8 +128,9 @@ pub(super) fn begin(context: &Context<'_>, visibility: impl quote::ToTokens) -> 
     } else {
         (TokenStream::new(), quote!(1), "Begins a pass.")
     };
+    let doc = docs::line(doc);
     quote! {
-        #[doc = #doc]
+        #doc
         ///
         /// # Errors
         ///
