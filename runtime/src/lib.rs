@@ -39,6 +39,7 @@ mod error;
 mod host;
 mod plan;
 mod pool;
+mod sanitize;
 mod size;
 mod storage;
 mod view;
@@ -51,6 +52,7 @@ pub use host::{
     Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, Order, RawView,
 };
 pub use plan::MemoryReport;
+pub use sanitize::{MissingEdge, Violation, ViolationKind};
 pub use scratchpool_macros::scratch_pool;
 pub use size::SizeError;
 pub use storage::Backing;
@@ -71,7 +73,7 @@ pub mod generated {
     pub mod size {
         pub use crate::size::*;
     }
-    pub use crate::plan::{Place, Plan};
+    pub use crate::plan::{Described, Place, Plan};
     pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};
     pub use crate::size::tensor_bytes;
 }

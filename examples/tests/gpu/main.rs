@@ -3,7 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::pedantic, clippy::indexing_slicing)]
 #![allow(clippy::cast_possible_truncation)]
 
+mod common {
+    pub(crate) use crate::toy;
+}
 mod flash;
 mod graphs;
 mod lab;
+mod sanitize;
 mod views;
+/// What the crate's own tests make schedules from.
+#[path = "../../../runtime/tests/common/toy.rs"]
+mod toy;

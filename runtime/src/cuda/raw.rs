@@ -3,7 +3,7 @@
 //! cudarc's own methods do the same with two things that a pool must not have in its way: they
 //! hand out errors that an unrelated `Drop` left behind, and they track events by allocation.
 //!
-//! Invariant: a context is current before any other call ([`bind`]), and every handle passed on is
+//! Invariant: a context is current before any call that needs one ([`bind`]), and every handle passed on is
 //! kept alive by the value it is taken from.
 
 use core::ffi::c_void;
@@ -46,21 +46,58 @@ pub(super) fn bind(context: &CudaContext) -> Result<(), CudaError> {
     Ok(())
 }
 
+/// The handles of default streams are below this: they mean a stream of whichever context is
+/// current.
+const FIRST_HANDLE: usize = 3;
+
+/// Makes a call that names its objects by handles, which say their context themselves. Only where
+/// the driver wants a context to be current all the same is it made so, and asked again.
+#[inline]
+fn by_handles(
+    name: &'static str,
+    stream: &CudaStream,
+    call: impl Fn() -> Result<(), DriverError>,
+) -> Result<(), CudaError> {
+    let context = stream.context();
+    if stream.cu_stream().addr() < FIRST_HANDLE {
+        bind(context)?;
+    }
+    match call() {
+        Ok(()) => Ok(()),
+        Err(code) => again(name, context, code, &call),
+    }
+}
+
+#[cold]
+fn again(
+    name: &'static str,
+    context: &CudaContext,
+    code: DriverError,
+    call: &dyn Fn() -> Result<(), DriverError>,
+) -> Result<(), CudaError> {
+    let current = named("cuCtxGetCurrent", driver::ctx::get_current())?;
+    if current == Some(context.cu_ctx()) {
+        return Err(CudaError::Driver { call: name, code });
+    }
+    bind(context)?;
+    named(name, call())
+}
+
 /// Makes the event stand for all that the stream holds.
 #[inline]
 pub(super) fn record(event: &CudaEvent, stream: &CudaStream) -> Result<(), CudaError> {
-    bind(stream.context())?;
     // SAFETY: both handles are alive: their owners are borrowed.
-    named("cuEventRecord", unsafe { driver::event::record(event.cu_event(), stream.cu_stream()) })
+    by_handles("cuEventRecord", stream, || unsafe {
+        driver::event::record(event.cu_event(), stream.cu_stream())
+    })
 }
 
 /// Orders what the stream is given next after the event.
 #[inline]
 pub(super) fn wait(stream: &CudaStream, event: &CudaEvent) -> Result<(), CudaError> {
-    bind(stream.context())?;
     let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
     // SAFETY: both handles are alive: their owners are borrowed.
-    named("cuStreamWaitEvent", unsafe {
+    by_handles("cuStreamWaitEvent", stream, || unsafe {
         driver::stream::wait_event(stream.cu_stream(), event.cu_event(), flags)
     })
 }

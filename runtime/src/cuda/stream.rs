@@ -66,6 +66,8 @@ pub(super) struct Lane {
     pub(super) era: Cell<u64>,
     /// The arenas of the pools that use the stream.
     pub(super) arenas: std::cell::RefCell<Vec<Weak<Block>>>,
+    /// An address in one of its views that was handed to another stream; 0 is none.
+    pub(super) foreign: Cell<u64>,
     step: Cell<Step>,
 }
 
@@ -102,6 +104,7 @@ impl Stream {
             tail,
             era: Cell::new(EAGER),
             arenas: std::cell::RefCell::default(),
+            foreign: Cell::new(0),
             step: Cell::new(Step { fresh: None, least: Launch::Early }),
         };
         Ok(Self { lane: Rc::new(lane) })
