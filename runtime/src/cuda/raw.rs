@@ -10,7 +10,7 @@ use core::ffi::c_void;
 
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_wait_flags, CUfunction, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernelEx,
+    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernel, cuLaunchKernelEx,
     cuMemFree_v2,
 };
 use cudarc::driver::{
@@ -238,19 +238,20 @@ pub(super) unsafe fn launch(
     programmatic: bool,
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
-    bind(stream.context())?;
     let LaunchConfig { grid_dim, block_dim, shared_mem_bytes } = config;
     if !programmatic {
-        // SAFETY: the caller's promise.
-        return named("cuLaunchKernel", unsafe {
-            driver::launch_kernel(
-                function,
-                grid_dim,
-                block_dim,
-                shared_mem_bytes,
-                stream.cu_stream(),
-                arguments,
-            )
+        let pointers = arguments.as_mut_ptr();
+        return by_handles("cuLaunchKernel", stream, || {
+            let (gx, gy, gz) = grid_dim;
+            let (bx, by, bz) = block_dim;
+            let (handle, none) = (stream.cu_stream(), core::ptr::null_mut());
+            // SAFETY: the caller's promise.
+            unsafe {
+                cuLaunchKernel(
+                    function, gx, gy, gz, bx, by, bz, shared_mem_bytes, handle, pointers, none,
+                )
+            }
+            .result()
         });
     }
     let mut attribute = CUlaunchAttribute {
@@ -270,10 +271,10 @@ pub(super) unsafe fn launch(
         attrs: &raw mut attribute,
         numAttrs: 1,
     };
+    let pointers = arguments.as_mut_ptr();
     // SAFETY: the caller's promise; configuration and attribute live until the call returns, and
     // the driver copies them.
-    named("cuLaunchKernelEx", unsafe {
-        cuLaunchKernelEx(&raw const config, function, arguments.as_mut_ptr(), core::ptr::null_mut())
-            .result()
+    by_handles("cuLaunchKernelEx", stream, || unsafe {
+        cuLaunchKernelEx(&raw const config, function, pointers, core::ptr::null_mut()).result()
     })
 }

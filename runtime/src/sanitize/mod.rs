@@ -22,7 +22,8 @@
 //! on. `finish` and `begin` return what dropping guards found.
 //!
 //! It reads memory back at each step, and so waits for the device: it looks for faults of order in
-//! the clocks, not in the timing. While a graph is captured it cannot read; the clocks still run.
+//! the clocks, not in the timing. While a graph is captured it cannot read; the clocks still run. A
+//! buffer that a graph writes may change at any replay, so between live ranges it is not looked at.
 //!
 //! Invariant: what it writes, it writes between live ranges or outside the rows of the pass, in the
 //! order of a stream that comes after all accesses before; so a correct program computes the same.
@@ -82,6 +83,8 @@ struct Buffer {
     carried: bool,
     /// Whether a live range holds it, and of how many bytes.
     live: Option<usize>,
+    /// Whether some graph writes it.
+    captured: bool,
     /// The content, as a step that only reads found it.
     digest: Option<u64>,
     last: Option<At>,
@@ -158,6 +161,7 @@ impl<D: Device> Sanitizer<D> {
                     region,
                     carried: is_carried(schedule, buffer),
                     live: None,
+                    captured: false,
                     digest: None,
                     last: None,
                     history: History::default(),
@@ -254,6 +258,7 @@ impl<D: Device> Sanitizer<D> {
             let digest = if !write && can_read { self.digest(visit, own, buffer)? } else { None };
             if let Some(state) = self.buffers.get_mut(buffer) {
                 state.digest = digest;
+                state.captured |= write && !can_read;
                 state.last = Some(at);
             }
         }
@@ -313,6 +318,7 @@ impl<D: Device> Sanitizer<D> {
                         self.poison(device, first, buffer, live, region)?;
                     }
                 }
+                None if state.captured => {}
                 None => {
                     if self.disturbed(device, first, buffer, 0, region)?.is_some() {
                         self.find(ViolationKind::UseAfterStep, buffer, last, None);
@@ -391,8 +397,9 @@ impl<D: Device> Sanitizer<D> {
     ) -> Result<(), Error> {
         let Some(state) = self.buffers.get(buffer) else { return Ok(()) };
         let (live, last, region) = (state.live, state.last, state.region);
-        if live.is_some() {
-            // A value that layers carried over, or whose readers were skipped: it ends here.
+        if live.is_some() || state.captured {
+            // A value that layers carried over, or whose readers were skipped, or a graph's: it
+            // ends here.
             self.poison(visit.device, own, buffer, 0, region)?;
         } else if self.disturbed(visit.device, own, buffer, 0, region)?.is_some() {
             self.find(ViolationKind::UseAfterStep, buffer, last.unwrap_or(at), None);
