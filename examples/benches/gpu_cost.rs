@@ -169,11 +169,16 @@ fn overlap(gpu: &Gpu) {
     let q = layer.q_proj().unwrap().buffers().q.address();
     assert_ne!(values, q);
     let together = median((0..9).map(|_| once(true)).collect());
-    println!("ROW {:<66} {:>10} {}  {:>7}", "two kernels on two streams, disjoint views", "median", "  ", "ratio");
+    println!(
+        "ROW {:<66} {:>10} {}  {:>7}",
+        "two kernels on two streams, disjoint views", "median", "  ", "ratio"
+    );
     row("one kernel alone", alone, "ms", alone);
     row("both (limit 1.10 x)", together, "ms", alone);
     let verdict = if together < 1.1 * alone { "PASS" } else { "FAIL" };
-    println!("CHECK {verdict} two kernels over disjoint views take less than 1.1 x one ({alone:.2} ms, {together:.2} ms)");
+    println!(
+        "CHECK {verdict} two kernels over disjoint views take less than 1.1 x one ({alone:.2} ms, {together:.2} ms)"
+    );
 }
 
 /// All guards and views of a pass, and nothing launched.
@@ -276,7 +281,10 @@ fn empty_pass(gpu: &Gpu) {
         ],
     )
     .map(|pass| pass / LAYERS as f64);
-    println!("ROW {:<66} {:>10} {}  {:>7}", "empty pass of 43 layers, host time a layer", "median", "  ", "ratio");
+    println!(
+        "ROW {:<66} {:>10} {}  {:>7}",
+        "empty pass of 43 layers, host time a layer", "median", "  ", "ratio"
+    );
     row("this crate: guards, views, waits and events", ours, "ns", ours);
     row("its waits and events alone", order, "ns", ours);
     row("without them: guards and views", (ours - order).max(0.0), "ns", ours);
@@ -286,11 +294,17 @@ fn empty_pass(gpu: &Gpu) {
     row("(b) cudarc's tracked views: one writer, one reader a buffer", tracked, "ns", ours);
     row("this crate without a pool (Backing::PerCall), order included", fallback, "ns", ours);
     let against = |scratch: f64| six / scratch.max(1.0);
-    println!("ROW (a) of six buffers: {:.1} x ours; {:.1} x ours without the order, which both need", against(ours), against(ours - order));
+    println!(
+        "ROW (a) of six buffers: {:.1} x ours; {:.1} x ours without the order, which both need",
+        against(ours),
+        against(ours - order)
+    );
     let verdict = if six >= 10.0 * ours { "PASS" } else { "FAIL" };
     println!("CHECK {verdict} at least 10 x less host time than (a), the order included");
     let verdict = if six >= 10.0 * (ours - order) { "PASS" } else { "FAIL" };
-    println!("CHECK {verdict} at least 10 x less host time than (a), without the order that both need");
+    println!(
+        "CHECK {verdict} at least 10 x less host time than (a), without the order that both need"
+    );
     graph(gpu);
 }
 
@@ -379,7 +393,10 @@ fn full_pass(gpu: &Gpu) {
             &mut || run(&mut large),
         ],
     );
-    println!("ROW {:<66} {:>10} {}  {:>7}", "eager pass of small kernels, begin to idle", "median", "  ", "ratio");
+    println!(
+        "ROW {:<66} {:>10} {}  {:>7}",
+        "eager pass of small kernels, begin to idle", "median", "  ", "ratio"
+    );
     row("arena", ours / 1e3, "us", ours / 1e3);
     row("an allocation a live range", fallback / 1e3, "us", ours / 1e3);
     row("sanitized, at most 64 rows", watched / 1e3, "us", ours / 1e3);

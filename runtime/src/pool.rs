@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
 use crate::plan::{MemoryReport, Place, Plan};
+use crate::sanitize::clock::Clocks;
 use crate::sanitize::{self, Apart, Sanitizer, Visit};
 use crate::storage::{Backing, Prepare, Storage};
 use crate::view::{View, ViewMut};
@@ -70,31 +71,39 @@ impl<'c, D: Device, P: Plan> Cursor<'c, D, P> {
             schedule: P::SCHEDULE,
             lanes: self.lanes,
             walk: &mut self.state.walk,
-            clocks: self.state.watch.as_deref_mut().map(|watch| &mut watch.clocks),
         }
     }
 
     /// What the sanitizer found, once each.
     #[inline]
     fn report(&mut self) -> Result<(), Error> {
+        if !self.is_watched() {
+            return Ok(());
+        }
         self.state.watch.as_deref_mut().map_or(Ok(()), Sanitizer::report)
     }
 
-    /// Does something with the sanitizer and the present layer, where there is a sanitizer.
     #[inline]
+    fn is_watched(&self) -> bool {
+        self.state.walk.shadow.is_some()
+    }
+
+    /// Does something with the sanitizer and the present layer, where there is a sanitizer.
+    #[cold]
     fn visit(
         &mut self,
         step: usize,
         act: impl FnOnce(&mut Sanitizer<D>, &P, &Visit<'_, D>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let State { walk, watch, .. } = &mut *self.state;
-        let Some(watch) = watch else { return Ok(()) };
+        let (Some(watch), Some(clocks)) = (watch, walk.shadow.as_deref()) else { return Ok(()) };
         let visit = Visit {
             device: &self.base.device,
             streams: self.lanes.streams(),
             step,
             layer: walk.layer(),
             rows: walk.rows(),
+            clocks,
             exists: walk.kind().buffers,
             runs: walk.kind().steps,
         };
@@ -102,11 +111,19 @@ impl<'c, D: Device, P: Plan> Cursor<'c, D, P> {
     }
 
     /// Ends the pass, if one is open.
+    #[inline]
     fn finish_pass(&mut self) {
         let open = self.state.walk.in_pass();
         self.walker().finish_pass();
+        if open && self.is_watched() {
+            self.look_at_the_rest();
+        }
+    }
+
+    #[cold]
+    fn look_at_the_rest(&mut self) {
         let State { walk, watch, .. } = &mut *self.state;
-        if let Some(watch) = watch.as_deref_mut().filter(|_| open)
+        if let Some(watch) = watch
             && let Err(error) = watch.pass_ends(&self.base.device, self.lanes.streams())
         {
             walk.lose(error);
@@ -161,7 +178,11 @@ impl<D: Device, P: Plan, const N: usize> PoolCore<D, P, N> {
                 } else {
                     None
                 };
-                let walk = Walk::new(P::SCHEDULE);
+                let mut walk = Walk::new(P::SCHEDULE);
+                walk.shadow = watch.as_ref().map(|_| {
+                    let (streams, steps) = (P::SCHEDULE.streams.len(), P::SCHEDULE.steps.len());
+                    Box::new(Clocks::new(streams, steps))
+                });
                 Ok(Replica { lanes, state: State { walk, storage, watch } })
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -332,7 +353,9 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
             ranges.prepare(&prepare, state.walk.rows())?;
         }
         cursor.walker().enter(&ready)?;
-        cursor.visit(ready.step, |watch, plan, visit| watch.entered(plan, visit))?;
+        if cursor.is_watched() {
+            cursor.visit(ready.step, |watch, plan, visit| watch.entered(plan, visit))?;
+        }
         Ok(Some(StepCore { ready, cursor }))
     }
 
@@ -437,7 +460,10 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
 impl<D: Device, P: Plan> Drop for StepCore<'_, D, P> {
     #[inline]
     fn drop(&mut self) {
-        if let Err(error) = self.cursor.visit(self.ready.step, |watch, _, visit| watch.leaving(visit)) {
+        if self.cursor.is_watched()
+            && let Err(error) =
+                self.cursor.visit(self.ready.step, |watch, _, visit| watch.leaving(visit))
+        {
             self.cursor.state.walk.lose(error);
         }
         self.cursor.walker().drop_step(&self.ready);

@@ -37,10 +37,19 @@ const PAGE: u64 = 4096;
 
 /// The bytes of one copy.
 pub(crate) enum Storage<D: Device> {
-    Arena { base: *mut u8, memory: D::Memory, bytes: u64 },
+    Arena {
+        base: *mut u8,
+        memory: D::Memory,
+        bytes: u64,
+    },
     PerCall(PerCall<D>),
     /// Each buffer at an offset of its own.
-    Apart { base: *mut u8, memory: D::Memory, bytes: u64, offsets: Box<[usize]> },
+    Apart {
+        base: *mut u8,
+        memory: D::Memory,
+        bytes: u64,
+        offsets: Box<[usize]>,
+    },
 }
 
 /// The live ranges of one copy.

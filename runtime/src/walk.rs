@@ -117,6 +117,8 @@ pub(crate) struct Walk {
     late: Option<Error>,
     /// How often each step has run.
     runs: Box<[u64]>,
+    /// Those of a sanitized pool, told of every wait, step and record.
+    pub(crate) shadow: Option<Box<Clocks>>,
 }
 
 impl Walk {
@@ -132,6 +134,7 @@ impl Walk {
             lost: false,
             late: None,
             runs: schedule.steps.iter().map(|_| 0).collect(),
+            shadow: None,
         }
     }
 
@@ -187,8 +190,6 @@ pub(crate) struct Walker<'l, 'w, D: Device> {
     pub(crate) schedule: &'static ScheduleTable,
     pub(crate) lanes: &'l Lanes<D>,
     pub(crate) walk: &'w mut Walk,
-    /// Those of a sanitized pool, told of every wait, step and record.
-    pub(crate) clocks: Option<&'w mut Clocks>,
 }
 
 /// A step of the open layer, looked up.
@@ -214,6 +215,9 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             // Once all is done, no wait is needed: count runs anew.
             self.device.synchronize()?;
             self.walk.runs.fill(0);
+            if let Some(clocks) = &mut self.walk.shadow {
+                clocks.forget();
+            }
             self.walk.lost = false;
         }
         self.walk.rows = rows;
@@ -266,7 +270,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     #[inline]
     pub(crate) fn enter(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
         self.device.enter_step(ready.stream, ready.row.launch)?;
-        if let Some(clocks) = &mut self.clocks {
+        if let Some(clocks) = &mut self.walk.shadow {
             clocks.enter(usize::from(ready.row.stream), ready.row.launch);
         }
         self.walk.in_step = true;
@@ -400,7 +404,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             let event = self.lanes.events.get(ready.step).and_then(|events| events.of_run(run));
             let Some(event) = event else { return Err(no_events(ready.step)) };
             self.device.record(ready.stream, event)?;
-            if let Some(clocks) = &mut self.clocks {
+            if let Some(clocks) = &mut self.walk.shadow {
                 clocks.record(usize::from(ready.row.stream), event_of(ready.step, ready.row, run));
             }
         }
@@ -417,7 +421,9 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             let event = self.lanes.events.get(step).and_then(|events| events.of_run(run));
             let Some(event) = event else { return Err(no_events(step)) };
             self.device.wait(ready.stream, event)?;
-            if let (Some(clocks), Some(row)) = (&mut self.clocks, self.schedule.steps.get(step)) {
+            if let Some(clocks) = &mut self.walk.shadow
+                && let Some(row) = self.schedule.steps.get(step)
+            {
                 clocks.wait(usize::from(ready.row.stream), event_of(step, row, run));
             }
         }

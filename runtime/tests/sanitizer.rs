@@ -13,7 +13,9 @@ mod common;
 
 use common::toy::{Toy, Toys, X, Y};
 use scratchpool::generated::PoolCore;
-use scratchpool::{Backing, Device, Error, Host, HostStream, MissingEdge, Violation, ViolationKind};
+use scratchpool::{
+    Backing, Device, Error, Host, HostStream, MissingEdge, Violation, ViolationKind,
+};
 
 toy! { Sound: ["main", "side"] [0, 0]
     { produce 0 Full 1 [0] []; consume 1 Full 0 [] [0]; reduce 1 Full 0 [1] []; report 1 Full 1 [] [1]; }

@@ -10,9 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use scratchpool::cuda::cudarc::driver::{CudaFunction, LaunchConfig};
 use scratchpool::cuda::{Cuda, CudaError, Event, Memory, Stream};
 use scratchpool::tables::{Launch, ScheduleTable};
-use scratchpool::{
-    Device, Element, Error, Host, HostEvent, HostMemory, HostStream, View, ViewMut,
-};
+use scratchpool::{Device, Element, Error, Host, HostEvent, HostMemory, HostStream, View, ViewMut};
 
 /// The kernels, in CUDA C++.
 pub const SOURCE: &str = r#"
@@ -123,9 +121,7 @@ pub trait Lab: Device {
         tag: u32,
     ) -> Result<(), Error> {
         // SAFETY: the view's own words, on its own stream.
-        unsafe {
-            self.check_words(view.stream(), view.as_ptr().cast(), view.bytes() / 4, tag)
-        }
+        unsafe { self.check_words(view.stream(), view.as_ptr().cast(), view.bytes() / 4, tag) }
     }
 }
 
@@ -145,12 +141,7 @@ macro_rules! delegate {
         fn allocate(&self, bytes: u64, align: u64) -> Result<$memory, Error> {
             self.$field.allocate(bytes, align)
         }
-        fn allocate_on(
-            &self,
-            stream: &$stream,
-            bytes: u64,
-            align: u64,
-        ) -> Result<$memory, Error> {
+        fn allocate_on(&self, stream: &$stream, bytes: u64, align: u64) -> Result<$memory, Error> {
             self.$field.allocate_on(stream, bytes, align)
         }
         fn retire<'s>(

@@ -10,7 +10,7 @@ mod flash;
 mod graphs;
 mod lab;
 mod sanitize;
-mod views;
 /// What the crate's own tests make schedules from.
 #[path = "../../../runtime/tests/common/toy.rs"]
 mod toy;
+mod views;

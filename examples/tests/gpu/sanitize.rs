@@ -1,15 +1,15 @@
 //! The sanitizer on the CUDA device: it finds each planted fault, and nothing in correct passes.
 
-use scratchpool::cuda::cudarc::driver::CudaStream;
 use scratchpool::cuda::Lend as _;
+use scratchpool::cuda::cudarc::driver::CudaStream;
 use scratchpool::generated::PoolCore;
 use scratchpool::{Backing, Device, Error, Host, Violation, ViolationKind};
 use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
 
-use crate::toy;
-use crate::toy::Toys;
 use crate::flash;
 use crate::lab::{Gpu, HostLab, Lab, gpu, say};
+use crate::toy;
+use crate::toy::Toys;
 
 /// What is done wrong, once, in layer 4 of the second pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,7 +152,9 @@ fn each_planted_fault_is_found_on_the_gpu() {
     each_fault_is_found(&turn.gpu);
     a_lost_edge_is_found(&turn.gpu);
     a_foreign_stream_is_found(&turn.gpu);
-    say("RESULT the sanitizer found: use after the step, row overrun, wrong stream, lost edge, write through a read view");
+    say(
+        "RESULT the sanitizer found: use after the step, row overrun, wrong stream, lost edge, write through a read view",
+    );
 }
 
 fn a_foreign_stream_is_found(gpu: &Gpu) {
@@ -204,7 +206,8 @@ fn what_the_device_finds_in_memory_is_what_reading_it_finds() {
     let Some(turn) = gpu("the sanitizer's kernels") else { return };
     let gpu = &turn.gpu;
     let stream = gpu.create_stream("s").unwrap();
-    let bytes: Vec<u8> = (0..100_003_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let bytes: Vec<u8> =
+        (0..100_003_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let memory = gpu.allocate(bytes.len() as u64, 256).unwrap();
     let start = Gpu::base(&memory);
     let host = Host::in_order();

@@ -1,6 +1,8 @@
 //! Views where cudarc takes an argument, launch kinds, micro-batches, and the errors of a device.
 
-use scratchpool::cuda::cudarc::driver::{CudaContext, DevicePtr as _, DeviceSlice as _, PushKernelArg as _};
+use scratchpool::cuda::cudarc::driver::{
+    CudaContext, DevicePtr as _, DeviceSlice as _, PushKernelArg as _,
+};
 use scratchpool::cuda::{Cuda, CudaError, nvrtc};
 use scratchpool::{Backing, Device, Error, Host, bf16, scratch_pool};
 use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};

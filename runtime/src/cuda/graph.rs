@@ -34,9 +34,7 @@
 use std::rc::Rc;
 
 use cudarc::driver::CudaGraph;
-use cudarc::driver::sys::{
-    CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus,
-};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 use super::memory::Block;
 use super::stream::{EAGER, Stream, barrier, fork_from_first, join_into_first};

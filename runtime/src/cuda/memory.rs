@@ -74,8 +74,8 @@ impl Memory {
         }
         shared.check_no_capture("allocating")?;
         shared.free_put_aside();
-        let start = raw::allocate(&shared.context, size)
-            .map_err(|error| refused(error, bytes, align))?;
+        let start =
+            raw::allocate(&shared.context, size).map_err(|error| refused(error, bytes, align))?;
         let block = Rc::new(Block { shared: Rc::clone(shared), raw: start });
         Ok(Self { start: aligned(start, align), kind: Kind::Plain(block) })
     }

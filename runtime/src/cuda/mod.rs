@@ -457,12 +457,7 @@ unsafe impl Device for Cuda {
         Ok(unsafe { raw::read(&stream.lane.stream, from.addr() as u64, into) }?)
     }
 
-    unsafe fn write_bytes(
-        &self,
-        stream: &Stream,
-        to: *mut u8,
-        from: &[u8],
-    ) -> Result<(), Error> {
+    unsafe fn write_bytes(&self, stream: &Stream, to: *mut u8, from: &[u8]) -> Result<(), Error> {
         stream.check_eager("copying from the host")?;
         if from.is_empty() {
             return Ok(());
@@ -501,12 +496,7 @@ unsafe impl Device for Cuda {
         Ok(unsafe { watch.find_other(&stream.lane.stream, from, bytes, value) }?)
     }
 
-    unsafe fn digest(
-        &self,
-        stream: &Stream,
-        from: *const u8,
-        bytes: usize,
-    ) -> Result<u64, Error> {
+    unsafe fn digest(&self, stream: &Stream, from: *const u8, bytes: usize) -> Result<u64, Error> {
         stream.check_eager("looking at memory")?;
         if bytes == 0 {
             return Ok(0);

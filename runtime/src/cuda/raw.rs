@@ -10,8 +10,8 @@ use core::ffi::c_void;
 
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_wait_flags, CUfunction, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernel, cuLaunchKernelEx,
-    cuMemFree_v2,
+    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernel,
+    cuLaunchKernelEx, cuMemFree_v2,
 };
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaStream, DriverError, LaunchConfig, result as driver,
@@ -20,10 +20,7 @@ use cudarc::driver::{
 use super::error::CudaError;
 
 /// Names the call in its error.
-pub(super) fn named<T>(
-    call: &'static str,
-    result: Result<T, DriverError>,
-) -> Result<T, CudaError> {
+pub(super) fn named<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
     result.map_err(|code| CudaError::Driver { call, code })
 }
 
@@ -158,10 +155,7 @@ pub(super) unsafe fn free_when_idle(
 ///
 /// The block was allocated with [`allocate_async`], is freed once, and work that touches it is
 /// ordered before what the stream is given next.
-pub(super) unsafe fn free_async(
-    stream: &CudaStream,
-    start: CUdeviceptr,
-) -> Result<(), CudaError> {
+pub(super) unsafe fn free_async(stream: &CudaStream, start: CUdeviceptr) -> Result<(), CudaError> {
     bind(stream.context())?;
     // SAFETY: the caller's promise.
     named("cuMemFreeAsync", unsafe { driver::free_async(start, stream.cu_stream()) })
@@ -197,9 +191,7 @@ pub(super) unsafe fn write(
 ) -> Result<(), CudaError> {
     bind(stream.context())?;
     // SAFETY: the caller's promise; `from` is borrowed until the stream is idle.
-    named("cuMemcpyHtoDAsync", unsafe {
-        driver::memcpy_htod_async(to, from, stream.cu_stream())
-    })?;
+    named("cuMemcpyHtoDAsync", unsafe { driver::memcpy_htod_async(to, from, stream.cu_stream()) })?;
     synchronize(stream)
 }
 
@@ -248,7 +240,17 @@ pub(super) unsafe fn launch(
             // SAFETY: the caller's promise.
             unsafe {
                 cuLaunchKernel(
-                    function, gx, gy, gz, bx, by, bz, shared_mem_bytes, handle, pointers, none,
+                    function,
+                    gx,
+                    gy,
+                    gz,
+                    bx,
+                    by,
+                    bz,
+                    shared_mem_bytes,
+                    handle,
+                    pointers,
+                    none,
                 )
             }
             .result()

@@ -133,10 +133,7 @@ where
     T: Element,
     D: Device<Stream = Stream>,
 {
-    fn device_ptr_mut<'a>(
-        &'a mut self,
-        stream: &'a CudaStream,
-    ) -> (CUdeviceptr, SyncOnDrop<'a>) {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
         pointer_on(self.address(), ViewMut::stream(self), stream)
     }
 }

@@ -130,7 +130,8 @@ impl Watch {
             (&raw const self.result).cast_mut().cast(),
         ];
         // SAFETY: the kernel takes these four, reads the caller's bytes and writes the result.
-        let found = unsafe { self.reduce(stream, &self.find_other, bytes, u8::MAX, &mut arguments) }?;
+        let found =
+            unsafe { self.reduce(stream, &self.find_other, bytes, u8::MAX, &mut arguments) }?;
         Ok(usize::try_from(found).ok().filter(|at| *at < bytes))
     }
 

@@ -89,12 +89,17 @@ pub(crate) struct Clocks {
 impl Clocks {
     pub(crate) fn new(streams: usize, steps: usize) -> Self {
         let past = Past::of(streams);
-        let lane =
-            Lane { count: 0, all: past.clone(), latest: past.clone(), waits: past.clone() };
+        let lane = Lane { count: 0, all: past.clone(), latest: past.clone(), waits: past.clone() };
         Self { lanes: vec![lane; streams], events: vec![past; 2 * steps] }
     }
 
+    /// Everything was waited for: nothing is unordered.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::new(self.lanes.len(), self.events.len() / 2);
+    }
+
     /// `stream` was told to wait for an event.
+    #[cold]
     pub(crate) fn wait(&mut self, stream: usize, event: usize) {
         let Some(past) = self.events.get(event).cloned() else { return };
         if let Some(lane) = self.lanes.get_mut(stream) {
@@ -104,6 +109,7 @@ impl Clocks {
     }
 
     /// A step was entered on `stream`.
+    #[cold]
     pub(crate) fn enter(&mut self, stream: usize, launch: Launch) {
         let Some(lane) = self.lanes.get_mut(stream) else { return };
         let front = Node { stream, number: lane.count };
@@ -126,6 +132,7 @@ impl Clocks {
     }
 
     /// An event was recorded on `stream`.
+    #[cold]
     pub(crate) fn record(&mut self, stream: usize, event: usize) {
         if let (Some(lane), Some(slot)) = (self.lanes.get(stream), self.events.get_mut(event)) {
             slot.clone_from(&lane.all);
@@ -145,10 +152,10 @@ mod tests {
 
     fn enter(clocks: &mut Clocks, stream: usize, launch: Launch) -> (Node, Past) {
         clocks.enter(stream, launch);
-        let (node, past) = clocks.latest(stream).map(|(n, p)| (n, p.clone())).unwrap_or((
-            Node { stream, number: 0 },
-            Past::default(),
-        ));
+        let (node, past) = clocks
+            .latest(stream)
+            .map(|(n, p)| (n, p.clone()))
+            .unwrap_or((Node { stream, number: 0 }, Past::default()));
         (node, past)
     }
 

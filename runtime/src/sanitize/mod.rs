@@ -99,7 +99,6 @@ pub(crate) struct Sanitizer<D: Device> {
     /// One event for each stream, to end live ranges after all their readers.
     events: Vec<D::Event>,
     found: VecDeque<Violation>,
-    pub(crate) clocks: Clocks,
 }
 
 /// Where the buffers lie when none overlays another.
@@ -119,7 +118,10 @@ impl Apart {
         for buffer in 0..P::BUFFERS {
             let bytes = plan.tensor_bytes(buffer, plan.max_rows());
             let start = end.checked_next_multiple_of(align).ok_or_else(too_large)?;
-            end = start.checked_add(bytes).and_then(|it| it.checked_add(GUARD)).ok_or_else(too_large)?;
+            end = start
+                .checked_add(bytes)
+                .and_then(|it| it.checked_add(GUARD))
+                .ok_or_else(too_large)?;
             offsets.push(usize::try_from(start).map_err(|_| too_large())?);
             regions.push(usize::try_from(end - start).map_err(|_| too_large())?);
         }
@@ -134,6 +136,7 @@ pub(crate) struct Visit<'v, D: Device> {
     pub(crate) step: usize,
     pub(crate) layer: usize,
     pub(crate) rows: usize,
+    pub(crate) clocks: &'v Clocks,
     /// Which buffers exist in the layer.
     pub(crate) exists: &'static [bool],
     /// Which steps run in it.
@@ -169,24 +172,23 @@ impl<D: Device> Sanitizer<D> {
             })
             .collect();
         let events = streams.iter().map(|_| device.create_event()).collect::<Result<_, _>>()?;
-        let clocks = Clocks::new(streams.len(), schedule.steps.len());
         if let Some(first) = streams.first() {
             let bytes = usize::try_from(apart.bytes).unwrap_or(0);
             // SAFETY: the whole arena, of which no view has been made.
             unsafe { device.fill_bytes(first, base, bytes, POISON) }?;
             device.synchronize()?;
         }
-        Ok(Self { schedule, buffers, base, events, found: VecDeque::new(), clocks })
+        Ok(Self { schedule, buffers, base, events, found: VecDeque::new() })
     }
 
     /// Returns what was found, once each.
+    #[cold]
     pub(crate) fn report(&mut self) -> Result<(), Error> {
         self.found.pop_front().map_or(Ok(()), |found| Err(Error::Violation(Box::new(found))))
     }
 
     /// Everything was waited for after an order was lost: nothing that was is unordered.
     pub(crate) fn forget(&mut self) {
-        self.clocks = Clocks::new(self.events.len(), self.schedule.steps.len());
         for buffer in &mut self.buffers {
             buffer.history = History::default();
         }
@@ -233,20 +235,13 @@ impl<D: Device> Sanitizer<D> {
     }
 
     /// A step was entered: its waits are issued, and its kernels are not.
-    pub(crate) fn entered<P: Plan>(
-        &mut self,
-        plan: &P,
-        visit: &Visit<'_, D>,
-    ) -> Result<(), Error> {
+    pub(crate) fn entered<P: Plan>(&mut self, plan: &P, visit: &Visit<'_, D>) -> Result<(), Error> {
         let stream = self.stream_of(visit.step);
-        let Some((node, past)) = self.clocks.latest(stream).map(|(n, past)| (n, past.clone()))
-        else {
-            return Ok(());
-        };
+        let Some((node, past)) = visit.clocks.latest(stream) else { return Ok(()) };
         let at = At { step: visit.step, layer: visit.layer, node };
         let accesses = self.accesses(visit, visit.step);
         for (buffer, write) in &accesses {
-            self.check_order(*buffer, *write, at, &past);
+            self.check_order(*buffer, *write, at, past);
         }
         let Some(own) = visit.streams.get(stream) else { return Ok(()) };
         let can_read = !visit.device.is_capturing(own);
@@ -269,7 +264,7 @@ impl<D: Device> Sanitizer<D> {
     pub(crate) fn leaving(&mut self, visit: &Visit<'_, D>) -> Result<(), Error> {
         let stream = self.stream_of(visit.step);
         let Some(own) = visit.streams.get(stream) else { return Ok(()) };
-        let Some((node, _)) = self.clocks.latest(stream) else { return Ok(()) };
+        let Some((node, _)) = visit.clocks.latest(stream) else { return Ok(()) };
         let at = At { step: visit.step, layer: visit.layer, node };
         while let Some(address) = visit.device.take_foreign_use(own) {
             let buffer = self.at_address(address);
@@ -340,7 +335,9 @@ impl<D: Device> Sanitizer<D> {
             let reads = state.history.reads.iter().filter(|_| write);
             let unordered = state.history.write.iter().chain(reads);
             conflicts.extend(
-                unordered.filter(|it| it.node != at.node && !past.covers(it.node)).map(|it| (other, *it)),
+                unordered
+                    .filter(|it| it.node != at.node && !past.covers(it.node))
+                    .map(|it| (other, *it)),
             );
         }
         for (other, from) in conflicts {
@@ -412,12 +409,7 @@ impl<D: Device> Sanitizer<D> {
     }
 
     /// Orders the stream after all others that read or wrote in the live range.
-    fn join_users(
-        &self,
-        visit: &Visit<'_, D>,
-        buffer: usize,
-        stream: usize,
-    ) -> Result<(), Error> {
+    fn join_users(&self, visit: &Visit<'_, D>, buffer: usize, stream: usize) -> Result<(), Error> {
         let Some(state) = self.buffers.get(buffer) else { return Ok(()) };
         let Some(own) = visit.streams.get(stream) else { return Ok(()) };
         let users = state.history.write.iter().chain(&state.history.reads);

@@ -70,10 +70,9 @@ impl fmt::Display for Violation {
                 f,
                 "`{buffer}` was written at byte {byte}, beyond the rows of the pass, in {at}"
             ),
-            ViolationKind::WriteThroughReadView => write!(
-                f,
-                "`{buffer}` was written in {at}, which only reads it; declare the write"
-            ),
+            ViolationKind::WriteThroughReadView => {
+                write!(f, "`{buffer}` was written in {at}, which only reads it; declare the write")
+            }
             ViolationKind::WrongStream => write!(
                 f,
                 "`{buffer}` of {at} was handed to another stream; use the step's, or declare a \
