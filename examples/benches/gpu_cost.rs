@@ -1,8 +1,17 @@
 //! What a pool costs on the GPU's host, beside what it replaces. Ratios are of one run.
 //!
 //! Prints one table; where there is no driver, it says so and does nothing.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::pedantic, clippy::indexing_slicing)]
-#![allow(clippy::cast_possible_truncation, dead_code, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::pedantic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "a benchmark fails by panicking"
+)]
 
 #[path = "../tests/gpu/lab.rs"]
 mod lab;
@@ -47,6 +56,10 @@ fn medians<const N: usize>(
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     })
+}
+
+fn head(what: &str) {
+    println!("ROW {what:<66} {:>13}  {:>7}", "median", "ratio");
 }
 
 fn row(what: &str, value: f64, unit: &str, base: f64) {
@@ -128,7 +141,7 @@ fn launches(gpu: &Gpu) {
             },
         ],
     );
-    println!("ROW {:<66} {:>10} {}  {:>7}", "launch with eight arguments", "median", "  ", "ratio");
+    head("launch with eight arguments");
     row("eight raw pointers, cudarc's launch", pointers, "ns", pointers);
     row("eight views of a pool, cudarc's launch (limit 1.10)", ours, "ns", pointers);
     row("eight views of a pool, this crate's launch", builder, "ns", pointers);
@@ -146,7 +159,7 @@ fn overlap(gpu: &Gpu) {
     let [main, aux] = [0, 1].map(|stream| pass.streams()[stream].clone());
     let mut layer = pass.layer(2).unwrap();
     let micros = 3000;
-    let mut once = |both: bool| {
+    let once = |both: bool| {
         gpu.cuda.synchronize().unwrap();
         let start = Instant::now();
         gpu.spin(&main, micros).unwrap();
@@ -169,10 +182,7 @@ fn overlap(gpu: &Gpu) {
     let q = layer.q_proj().unwrap().buffers().q.address();
     assert_ne!(values, q);
     let together = median((0..9).map(|_| once(true)).collect());
-    println!(
-        "ROW {:<66} {:>10} {}  {:>7}",
-        "two kernels on two streams, disjoint views", "median", "  ", "ratio"
-    );
+    head("two kernels on two streams, disjoint views");
     row("one kernel alone", alone, "ms", alone);
     row("both (limit 1.10 x)", together, "ms", alone);
     let verdict = if together < 1.1 * alone { "PASS" } else { "FAIL" };
@@ -281,10 +291,7 @@ fn empty_pass(gpu: &Gpu) {
         ],
     )
     .map(|pass| pass / LAYERS as f64);
-    println!(
-        "ROW {:<66} {:>10} {}  {:>7}",
-        "empty pass of 43 layers, host time a layer", "median", "  ", "ratio"
-    );
+    head("empty pass of 43 layers, host time a layer");
     row("this crate: guards, views, waits and events", ours, "ns", ours);
     row("its waits and events alone", order, "ns", ours);
     row("without them: guards and views", (ours - order).max(0.0), "ns", ours);
@@ -393,10 +400,7 @@ fn full_pass(gpu: &Gpu) {
             &mut || run(&mut large),
         ],
     );
-    println!(
-        "ROW {:<66} {:>10} {}  {:>7}",
-        "eager pass of small kernels, begin to idle", "median", "  ", "ratio"
-    );
+    head("eager pass of small kernels, begin to idle");
     row("arena", ours / 1e3, "us", ours / 1e3);
     row("an allocation a live range", fallback / 1e3, "us", ours / 1e3);
     row("sanitized, at most 64 rows", watched / 1e3, "us", ours / 1e3);

@@ -354,7 +354,7 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
         }
         cursor.walker().enter(&ready)?;
         if cursor.is_watched() {
-            cursor.visit(ready.step, |watch, plan, visit| watch.entered(plan, visit))?;
+            cursor.visit(ready.step, Sanitizer::entered)?;
         }
         Ok(Some(StepCore { ready, cursor }))
     }

@@ -3,7 +3,7 @@
 use scratchpool::cuda::Lend as _;
 use scratchpool::cuda::cudarc::driver::CudaStream;
 use scratchpool::generated::PoolCore;
-use scratchpool::{Backing, Device, Error, Host, Violation, ViolationKind};
+use scratchpool::{Backing, Device, Error, Host, View, Violation, ViolationKind};
 use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
 
 use crate::flash;
@@ -157,9 +157,12 @@ fn each_planted_fault_is_found_on_the_gpu() {
     );
 }
 
+/// A way to hand a view to another stream.
+type Use<'u> = &'u dyn Fn(&CudaStream, View<'_, i32, Gpu, 1>);
+
 fn a_foreign_stream_is_found(gpu: &Gpu) {
     let dims = flash_scratch::Dims { max_num_tokens: 8 };
-    let uses: [&dyn Fn(&CudaStream, scratchpool::View<'_, i32, Gpu, 1>); 2] = [
+    let uses: [Use<'_>; 2] = [
         &|other, lens| {
             assert_eq!(lens.lend(other).bytes, 32);
         },

@@ -186,18 +186,22 @@ fn describe(context: &Context<'_>, offset: &dyn Fn(usize) -> TokenStream) -> Tok
     let buffers = context.plan.into_iter().flat_map(|plan| plan.layout.buffers.iter().enumerate());
     let arms = buffers.map(|(buffer, placed)| {
         let (position, name, offset) = (index(buffer), &placed.name, offset(buffer));
-        quote!(#position => (#name, #offset),)
+        quote! {
+            #position => ::core::option::Option::Some(#krate::generated::Described {
+                name: #name,
+                offset: #offset,
+            }),
+        }
     });
     quote! {
         fn describe(
             &self,
             buffer: ::core::primitive::usize,
         ) -> ::core::option::Option<#krate::generated::Described> {
-            let (name, offset) = match buffer {
+            match buffer {
                 #(#arms)*
-                _ => return ::core::option::Option::None,
-            };
-            ::core::option::Option::Some(#krate::generated::Described { name, offset })
+                _ => ::core::option::Option::None,
+            }
         }
     }
 }

@@ -330,7 +330,9 @@ impl Shared {
             return;
         }
         let blocks = self.put_aside.take();
-        blocks.into_iter().for_each(|block| self.free(block));
+        for block in blocks {
+            self.free(block);
+        }
     }
 }
 

@@ -118,7 +118,7 @@ macro_rules! slices {
             T: Element,
             D: Device<Stream = Stream>,
         {
-            #[inline(always)]
+            #[inline]
             fn arg(&mut self, arg: &'b $view<'_, T, D, R>) -> &mut Self {
                 self.arg(arg.address_slot())
             }
@@ -145,7 +145,7 @@ where
     T: Element,
     D: Device<Stream = Stream>,
 {
-    #[inline(always)]
+    #[inline]
     fn arg(&mut self, arg: &'b mut ViewMut<'_, T, D, R>) -> &mut Self {
         self.arg(arg.address_slot())
     }
