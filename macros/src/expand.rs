@@ -8,10 +8,12 @@ use std::path::Path;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use scratchpool_planner::error::{Code, Error, Spelling};
+use scratchpool_planner::error::{Error, Fault, NameKind, Spelling};
+use scratchpool_planner::lint::Warning;
 use scratchpool_planner::plan::analyze;
 
 use crate::meant::Meant;
+use crate::parse::Declaration;
 use crate::places::Places;
 use crate::{api, codegen, parse};
 
@@ -27,11 +29,16 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
     let (plan, found) = analyze(&declaration.spec);
     let in_grammar = !declaration.errors.is_empty();
     let errors: Vec<Error> = declaration.errors.iter().chain(&found).cloned().collect();
-    // With a part of the declaration unread, what seems missing may only be unread.
-    let shown = found.iter().filter(|error| !in_grammar || stands_alone(error));
+    // With a part of the declaration unread, what seems wrong elsewhere may follow from that.
+    let shown = found.iter().filter(|error| !in_grammar || stands_alone(error, &declaration));
     let mut messages = TokenStream::new();
     for error in declaration.errors.iter().chain(shown) {
         messages.extend(message(error, &declaration.places));
+    }
+    if let Some(plan) = plan.as_ref().filter(|_| errors.is_empty()) {
+        for found in plan.warnings() {
+            messages.extend(warning(&found, &declaration.places));
+        }
     }
     let plan = plan.filter(|_| !in_grammar);
     let api = match &plan {
@@ -41,16 +48,32 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
             api::Api::meant(&declaration, &meant)
         }
     };
-    let code = codegen::emit(&declaration, &api, plan.as_ref());
+    let code = codegen::emit(&declaration, &api, plan.as_ref(), errors.is_empty());
     quote! { #messages #code }
 }
 
-/// Whether an error of the planner stays one whatever else the declaration says.
-fn stands_alone(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Code::Expression | Code::Shape | Code::Align | Code::Layers | Code::Duplicate
-    )
+/// Whether an error of the planner is one whatever the unread parts of a declaration say.
+fn stands_alone(error: &Error, declaration: &Declaration) -> bool {
+    let Declaration { gaps, spec, .. } = declaration;
+    match &error.fault {
+        // The name that stands for what was not read.
+        Fault::UnknownName { name, .. } if name.is_empty() => false,
+        Fault::UnknownName { kind, .. } => match kind {
+            NameKind::Value | NameKind::List | NameKind::Dim => !gaps.values,
+            NameKind::Step => !gaps.steps,
+            NameKind::Group | NameKind::Buffer => !gaps.groups,
+            NameKind::DType | NameKind::Launch | NameKind::Function => true,
+        },
+        Fault::AlignBelow { .. } => spec.align.is_some(),
+        // What runs when, and touches what, is not known while any part is missing.
+        Fault::TooManyNodes { .. }
+        | Fault::ReadBeforeWrite { .. }
+        | Fault::Race(_)
+        | Fault::Reuse(_)
+        | Fault::NotExclusive { .. }
+        | Fault::Refused(_) => false,
+        _ => true,
+    }
 }
 
 /// A compile error over the tokens of an error's span.
@@ -82,6 +105,21 @@ fn message(error: &Error, places: &Places) -> TokenStream {
         text.push_str(&help);
     }
     compile_error(&text, first, last)
+}
+
+/// A warning at a place. A macro cannot warn by itself; the compiler warns of the use of something
+/// deprecated, with the note that stands there.
+fn warning(found: &Warning, places: &Places) -> TokenStream {
+    let text = &found.text;
+    let name = Ident::new("scratch_pool", places.find(found.span).0);
+    quote! {
+        const _: () = {
+            #[deprecated(note = #text)]
+            #[allow(non_upper_case_globals)]
+            const #name: () = ();
+            #name
+        };
+    }
 }
 
 /// `::core::compile_error!{ text }`, from the token `first` to the token `last`.

@@ -25,14 +25,14 @@ use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use scratchpool_planner::config;
 use scratchpool_planner::error::{Code, Error, Fault, NameKind, nearest};
-use scratchpool_planner::expr::{Expr, Problem};
+use scratchpool_planner::expr::{Expr, Kind, Problem};
 use scratchpool_planner::spec::{
     After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name,
     Spanned, Spec, Step, Target,
 };
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Visibility};
 
-use crate::places::{Places, split_at_commas, split_with_commas};
+use crate::places::{Places, plain, split_at_commas, split_with_commas};
 
 /// A struct as declared.
 pub(crate) struct Declaration {
@@ -44,6 +44,8 @@ pub(crate) struct Declaration {
     pub(crate) errors: Vec<Error>,
     /// Where expressions stand that it did not take.
     pub(crate) unread: Vec<scratchpool_planner::spec::Span>,
+    /// What else it left out.
+    pub(crate) gaps: Gaps,
     /// Path of the runtime crate.
     pub(crate) krate: TokenStream,
     /// The configuration as written, for re-expansion when it changes.
@@ -56,6 +58,21 @@ pub(crate) struct Declaration {
     pub(crate) attributes: Vec<Attribute>,
     /// Its fields, in order.
     pub(crate) fields: Vec<Field>,
+}
+
+/// Of what kind something may have been left out of a spec.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gaps {
+    /// Dims, names of the configuration, attributes of layers.
+    pub(crate) values: bool,
+    /// Steps.
+    pub(crate) steps: bool,
+    /// Groups and their buffers.
+    pub(crate) groups: bool,
+}
+
+impl Gaps {
+    const ALL: Self = Self { values: true, steps: true, groups: true };
 }
 
 /// One field: one buffer.
@@ -84,6 +101,7 @@ pub(crate) fn parse(
         krate: None,
         config: None,
         unread: Vec::new(),
+        gaps: Gaps::default(),
     };
     let name = unraw(&item.ident);
     parser.spec.name = Name::new(name, parser.places.add(item.ident.span()));
@@ -92,7 +110,7 @@ pub(crate) fn parse(
         let tokens: Vec<TokenTree> = parameter.to_token_stream().into_iter().collect();
         parser.malformed_at(text, &tokens, item.ident.span());
     }
-    parser.arguments(arguments, root);
+    parser.arguments(plain(arguments), root);
     let attributes = parser.struct_attributes(&item.attrs);
     let mut fields: Vec<Field> = Vec::new();
     match &item.data {
@@ -107,15 +125,20 @@ pub(crate) fn parse(
                 let text = "the fields of a pool are its buffers, and buffers have names";
                 let tokens: Vec<TokenTree> = unnamed.to_token_stream().into_iter().collect();
                 parser.malformed_at(text, &tokens, item.ident.span());
+                parser.gaps.groups = true;
             }
         },
-        Data::Enum(_) | Data::Union(_) => parser.malformed(ON_A_STRUCT, item.ident.span()),
+        Data::Enum(_) | Data::Union(_) => {
+            parser.malformed(ON_A_STRUCT, item.ident.span());
+            parser.gaps.groups = true;
+        }
     }
     Ok(Declaration {
         spec: parser.spec,
         places: parser.places,
         errors: parser.errors,
         unread: parser.unread,
+        gaps: parser.gaps,
         krate: parser.krate.unwrap_or_else(|| quote::quote!(::scratchpool)),
         config: parser.config,
         visibility: item.vis,
@@ -140,6 +163,7 @@ struct Parser {
     krate: Option<TokenStream>,
     config: Option<String>,
     unread: Vec<scratchpool_planner::spec::Span>,
+    gaps: Gaps,
 }
 
 /// One entry of a list: `key`, `key = value`, `key: value` or `key(list)`.
@@ -153,6 +177,15 @@ enum EntryValue {
     Is(Vec<TokenTree>),
     Typed(Vec<TokenTree>),
     List(proc_macro2::Group),
+}
+
+/// What tokens are as a list of integers.
+enum List {
+    Of(Spanned<Vec<i64>>),
+    /// A list with other entries, reported.
+    InError,
+    /// No list.
+    None,
 }
 
 impl Entry {
@@ -240,6 +273,7 @@ impl Parser {
                 Some(TokenTree::Ident(key)) => key,
                 Some(other) => {
                     self.malformed(format!("expected a name, found `{other}`"), other.span());
+                    self.gaps = Gaps::ALL;
                     continue;
                 }
                 None => {
@@ -258,6 +292,7 @@ impl Parser {
                 }
                 Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
                     if let Some(extra) = rest.next() {
+                        self.gaps = Gaps::ALL;
                         self.malformed(
                             format!("expected a comma after `{key}(…)`, found `{extra}`"),
                             extra.span(),
@@ -266,6 +301,7 @@ impl Parser {
                     EntryValue::List(group)
                 }
                 Some(other) => {
+                    self.gaps = Gaps::ALL;
                     self.malformed(
                         format!("expected `=`, `(` or a comma after `{key}`, found `{other}`"),
                         other.span(),
@@ -284,6 +320,7 @@ impl Parser {
         if matches!(word.as_str(), "self" | "Self" | "super" | "crate" | "_") {
             let text = format!("`{word}` is not a name: Rust keeps the word for itself");
             self.malformed(text, ident.span());
+            self.gaps = Gaps::ALL;
         }
         Name::new(word, self.places.add(ident.span()))
     }
@@ -304,7 +341,7 @@ impl Parser {
     fn unread(&mut self, tokens: &[TokenTree], around: Span) -> Expr {
         let span = self.places.add_all(tokens, around);
         self.unread.push(span);
-        Expr::int(1, span)
+        unknown(span)
     }
 
     fn expr(&mut self, tokens: &[TokenTree], around: Span) -> Option<Expr> {
@@ -376,20 +413,21 @@ impl Parser {
         }
     }
 
-    /// `[0, 4, 128]`, if that is what the tokens are.
-    fn list(&mut self, key: &str, tokens: &[TokenTree]) -> Option<Spanned<Vec<i64>>> {
-        let [TokenTree::Group(group)] = tokens else { return None };
+    /// `[0, 4, 128]`.
+    fn list(&mut self, key: &str, tokens: &[TokenTree]) -> List {
+        let [TokenTree::Group(group)] = tokens else { return List::None };
         if group.delimiter() != Delimiter::Bracket {
-            return None;
+            return List::None;
         }
         let span = self.places.add(group.span());
-        let mut list = Vec::new();
-        for part in split_at_commas(group.stream()) {
-            if let Some(value) = self.number(key, "a list of integers", &part, group.span()) {
-                list.push(value.value);
-            }
-        }
-        Some(Spanned::new(list, span))
+        let parts = split_at_commas(group.stream());
+        let values: Vec<Option<i64>> = parts
+            .iter()
+            .map(|part| self.number(key, "a list of integers", part, group.span()))
+            .map(|value| value.map(|value| value.value))
+            .collect();
+        let values: Option<Vec<i64>> = values.into_iter().collect();
+        values.map_or(List::InError, |values| List::Of(Spanned::new(values, span)))
     }
 
     /// The arguments of `#[scratch_pool(…)]`.
@@ -417,7 +455,10 @@ impl Parser {
                 ("exclusive", EntryValue::List(list)) => {
                     self.spec.exclusive = self.names("exclusive", list);
                 }
-                _ => self.malformed(format!("write `{key}(…)`"), entry.key.span()),
+                _ => {
+                    self.malformed(format!("write `{key}(…)`"), entry.key.span());
+                    self.gaps.values = true;
+                }
             }
         }
     }
@@ -469,6 +510,7 @@ impl Parser {
         };
         let Some(path) = path else {
             self.wrong_type("config", "the path of a file, as a string", tokens, around);
+            self.gaps.values = true;
             return;
         };
         let full: PathBuf = root.join(path.value());
@@ -480,6 +522,7 @@ impl Parser {
             Err(Fault::Config { reason, .. }) => {
                 // As written: the folder it is relative to is the same for all of a crate, and
                 // differs between machines.
+                self.gaps.values = true;
                 let hint = " (paths are relative to the crate's `Cargo.toml`)";
                 let reason = reason + if full.is_file() { "" } else { hint };
                 self.error(Fault::Config { path: path.value(), reason }, path.span());
@@ -493,8 +536,9 @@ impl Parser {
             let name = self.name(&entry.key);
             let value = match &entry.value {
                 EntryValue::Is(tokens) => match self.list(&entry.word(), tokens) {
-                    Some(list) => Some(DimValue::List(list.value)),
-                    None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
+                    List::Of(list) => Some(DimValue::List(list.value)),
+                    List::InError => None,
+                    List::None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
                 },
                 EntryValue::Typed(tokens) => self.runtime(tokens, &entry),
                 _ => {
@@ -509,7 +553,7 @@ impl Parser {
             // A dim in error stays known, so that its uses are no errors too.
             let value = value.unwrap_or_else(|| match &entry.value {
                 EntryValue::Typed(_) => DimValue::Runtime { nominal: NOMINAL, span: name.span },
-                _ => DimValue::Expr(Expr::int(1, name.span)),
+                _ => DimValue::Expr(unknown(name.span)),
             });
             self.spec.dims.push(Dim { name, value });
         }
@@ -541,6 +585,7 @@ impl Parser {
             let EntryValue::Is(tokens) = &entry.value else {
                 let word = entry.word();
                 self.malformed(format!("write `{word} = …`"), entry.key.span());
+                self.gaps.values = true;
                 continue;
             };
             if entry.word() == "count" {
@@ -551,10 +596,15 @@ impl Parser {
                 continue;
             }
             let source = match (self.list(&entry.word(), tokens), tokens.as_slice()) {
-                (Some(list), _) => ColumnSource::List(list),
-                (None, [TokenTree::Ident(ident)]) => ColumnSource::Name(self.name(ident)),
-                (None, other) => {
+                (List::Of(list), _) => ColumnSource::List(list),
+                (List::InError, _) => {
+                    self.gaps.values = true;
+                    continue;
+                }
+                (List::None, [TokenTree::Ident(ident)]) => ColumnSource::Name(self.name(ident)),
+                (List::None, other) => {
                     let expected = "the name of a list, or a list";
+                    self.gaps.values = true;
                     self.wrong_type(&entry.word(), expected, other, entry.key.span());
                     continue;
                 }
@@ -578,7 +628,8 @@ impl Parser {
             match (key, list) {
                 ("step", Some((tokens, span))) => self.step(tokens, span),
                 (_, Some((tokens, span))) => self.group(tokens, span),
-                (_, None) => {}
+                ("step", None) => self.gaps.steps = true,
+                (_, None) => self.gaps.groups = true,
             }
         }
         kept
@@ -620,7 +671,7 @@ impl Parser {
         let first = attribute.path().segments.first();
         let span = first.map_or_else(Span::call_site, |first| first.ident.span());
         match &attribute.meta {
-            Meta::List(list) => Some((list.tokens.clone(), span)),
+            Meta::List(list) => Some((plain(list.tokens.clone()), span)),
             Meta::Path(_) | Meta::NameValue(_) => {
                 if report {
                     self.malformed(format!("write `#[{name}(…)]`"), span);
@@ -638,6 +689,7 @@ impl Parser {
             other => {
                 let span = other.map_or(around, |entry| entry.key.span());
                 self.malformed("a step begins with its name: `#[step(name, …)]`", span);
+                self.gaps.steps = true;
                 return;
             }
         };
@@ -740,6 +792,7 @@ impl Parser {
             other => {
                 let span = other.map_or(around, |entry| entry.key.span());
                 self.malformed("a group begins with its name: `#[group(name, …)]`", span);
+                self.gaps.groups = true;
                 return;
             }
         };
@@ -802,7 +855,10 @@ impl Parser {
         // A field in error keeps its place, so that its uses are no errors too.
         let (group, buffer) = match group {
             Some(names) => names,
-            None => (self.name(&ident), self.name(&ident)),
+            None => {
+                self.gaps.groups = true;
+                (self.name(&ident), self.name(&ident))
+            }
         };
         let shape = shape.unwrap_or_else(|| vec![Expr::int(1, buffer.span)]);
         let dtype = dtype.unwrap_or(Spanned::new(DType::U8, buffer.span));
@@ -867,7 +923,7 @@ impl Parser {
     }
 
     fn dtype(&mut self, ty: &syn::Type, field: &str) -> Option<Spanned<DType>> {
-        let tokens: Vec<TokenTree> = ty.to_token_stream().into_iter().collect();
+        let tokens: Vec<TokenTree> = plain(ty.to_token_stream()).into_iter().collect();
         let [TokenTree::Ident(word)] = tokens.as_slice() else {
             self.wrong_type(field, "an element type, such as `bf16`", &tokens, Span::call_site());
             return None;
@@ -881,6 +937,11 @@ impl Parser {
         }
         found.map(|dtype| Spanned::new(dtype, self.places.add(word.span())))
     }
+}
+
+/// An expression without a value: a name that no spec can define. What depends on it is passed over.
+fn unknown(span: scratchpool_planner::spec::Span) -> Expr {
+    Expr { kind: Kind::Name(String::new()), span }
 }
 
 /// The nominal value of a dim declared `runtime` without one.

@@ -31,6 +31,7 @@
 //! `pool.rs`), and views point into live memory (the invariant of `view.rs`). On the host even a
 //! wrong schedule cannot race in memory: kernels run one at a time.
 
+mod check;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
@@ -72,6 +73,10 @@ pub mod generated {
     /// Sizes given at start-up.
     pub mod size {
         pub use crate::size::*;
+    }
+    /// The check of the constants that rustc makes.
+    pub mod check {
+        pub use crate::check::*;
     }
     pub use crate::plan::{Described, Place, Plan};
     pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};

@@ -64,8 +64,18 @@ fn numbers(context: &Context<'_>) -> TokenStream {
         let align = number(placed.align);
         let aligned = format!("`{}` is aligned", placed.name);
         let inside = format!("`{}` is inside the arena", placed.name);
+        // A pool may be packed tighter than its elements; then an offset can split one.
+        let element = placed.dtype.bytes();
+        let whole = (placed.align < element).then(|| {
+            let (size, text) = (
+                number(element),
+                format!("`{}` lies where its elements are aligned: raise `align`", placed.name),
+            );
+            quote!(::core::assert!(#offset % #size == 0, #text);)
+        });
         quote! {
             ::core::assert!(#offset % #align == 0, #aligned);
+            #whole
             ::core::assert!(#offset + #bytes <= TOTAL_BYTES, #inside);
         }
     });

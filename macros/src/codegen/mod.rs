@@ -8,6 +8,7 @@
 //! pub mod name
 //!   pub mod layout                  numbers and const assertions            layout.rs
 //!   pub const LAYOUT, SCHEDULE      the same as tables                      layout.rs, schedule.rs
+//!   const _                         the order derived again, by rustc       check.rs
 //!   pub struct Dims                 sizes given at start-up, if any         sizes.rs
 //!   pub struct Plan                 ties the tables to the runtime          sizes.rs
 //!   pub struct Pass, Layer, …Step   guards                                  guards.rs
@@ -15,6 +16,7 @@
 //!
 //! All paths are absolute, and names of the prelude are never relied on.
 
+mod check;
 mod docs;
 mod guards;
 mod layout;
@@ -39,6 +41,8 @@ pub(crate) struct Context<'c> {
     api: &'c Api,
     /// `None` after an error.
     plan: Option<&'c Plan>,
+    /// Whether there was no error at all.
+    proved: bool,
     /// Path of the runtime crate.
     krate: &'c TokenStream,
     /// The generated module.
@@ -48,7 +52,12 @@ pub(crate) struct Context<'c> {
 }
 
 /// All code for a declaration.
-pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) -> TokenStream {
+pub(crate) fn emit(
+    declaration: &Declaration,
+    api: &Api,
+    plan: Option<&Plan>,
+    proved: bool,
+) -> TokenStream {
     let word = unraw(&declaration.name);
     let mut module = api::snake_case(&word);
     if module == word {
@@ -60,6 +69,7 @@ pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) ->
         declaration,
         api,
         plan,
+        proved,
         krate: &declaration.krate,
         module: api::identifier(&module, declaration.name.span()),
         copies: usize::try_from(copies).unwrap_or(1).clamp(1, 64),
@@ -67,6 +77,7 @@ pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) ->
     let pool = pool::emit(&context);
     let layout = layout::emit(&context);
     let schedule = schedule::emit(&context);
+    let check = check::emit(&context);
     let sizes = sizes::emit(&context);
     let guards = guards::emit(&context);
     let name = &declaration.name;
@@ -93,6 +104,7 @@ pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) ->
         #visibility mod #module {
             #layout
             #schedule
+            #check
             #sizes
             #guards
             #rebuild

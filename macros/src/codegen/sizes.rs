@@ -84,7 +84,10 @@ fn runtime_extents<'c>(context: &'c Context<'_>) -> impl Iterator<Item = (usize,
 /// A leading extent as plain arithmetic. It has a form that does not grow as rows shrink, and was
 /// checked at the maximum, so no step of it overflows for fewer rows.
 fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
-    let part = |expr: &Expr| arithmetic(expr, rows, plan);
+    let part = |expr: &Expr| {
+        let tokens = arithmetic(expr, rows, plan);
+        if matches!(expr.kind, Kind::Binary(..)) { quote!((#tokens)) } else { tokens }
+    };
     match &expr.kind {
         Kind::Int(value) => {
             let value = number(u64::try_from(*value).unwrap_or(0));
@@ -97,10 +100,11 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
         }
         Kind::Binary(op, left, right) => {
             let (left, right) = (part(left), part(right));
-            if *op == Binary::Mul { quote!((#left * #right)) } else { quote!((#left + #right)) }
+            if *op == Binary::Mul { quote!(#left * #right) } else { quote!(#left + #right) }
         }
         Kind::Call(function, arguments) => {
-            let arguments: Vec<TokenStream> = arguments.iter().map(part).collect();
+            let arguments: Vec<TokenStream> =
+                arguments.iter().map(|each| arithmetic(each, rows, plan)).collect();
             let fold = |path: TokenStream| {
                 arguments.iter().cloned().reduce(|a, b| quote!(#path(#a, #b))).unwrap_or_default()
             };
@@ -122,17 +126,30 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
 }
 
 /// An expression as calls that carry overflow, remainders and zero divisors along as `None`.
-fn checked(expr: &Expr) -> TokenStream {
+fn checked(context: &Context<'_>, expr: &Expr) -> TokenStream {
     let size = quote!(size);
-    let part = checked;
+    let part = |expr: &Expr| checked(context, expr);
     match &expr.kind {
         Kind::Int(value) => {
             let value = proc_macro2::Literal::i64_unsuffixed(*value);
             quote!(#size::int(#value))
         }
         Kind::Name(name) => {
-            let name = identifier(name, Span::call_site());
-            quote!(#size::dim(dims.#name))
+            let rows = context.plan.and_then(|plan| plan.sizes.rows.as_ref());
+            let runtime = context.plan.map_or(&[][..], |plan| &plan.sizes.runtime);
+            match rows {
+                // The maximum of rows that are no dim of the caller's.
+                Some((rows, value))
+                    if rows == name && runtime.iter().all(|(dim, _)| dim != name) =>
+                {
+                    let value = number(*value);
+                    quote!(#size::dim(#value))
+                }
+                _ => {
+                    let name = identifier(name, Span::call_site());
+                    quote!(#size::dim(dims.#name))
+                }
+            }
         }
         Kind::Unary(op, operand) => {
             let (name, operand) = (if *op == Unary::Neg { "neg" } else { "not" }, part(operand));
@@ -343,6 +360,17 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
                 self.dims
             }
 
+            /// What a pool of these dims reserves, known before it is allocated.
+            pub const fn memory(&self) -> #krate::MemoryReport {
+                #krate::MemoryReport {
+                    pool: #pool,
+                    copies: #copies,
+                    bytes_per_copy: self.total_bytes,
+                    base_align: #base_align,
+                    sum_bytes: self.sum_bytes,
+                }
+            }
+
             /// Size of the arena in bytes.
             pub const fn total_bytes(&self) -> ::core::primitive::u64 {
                 self.total_bytes
@@ -365,13 +393,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             }
 
             fn memory(&self) -> #krate::MemoryReport {
-                #krate::MemoryReport {
-                    pool: #pool,
-                    copies: #copies,
-                    bytes_per_copy: self.total_bytes,
-                    base_align: #base_align,
-                    sum_bytes: self.sum_bytes,
-                }
+                Plan::memory(self)
             }
 
             fn tensor_bytes(&self, buffer: #usize, #rows: #usize) -> ::core::primitive::u64 {
@@ -389,14 +411,14 @@ fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
     let all = plan.sizes.buffers.iter().zip(&plan.layout.buffers);
     let needs = all.clone().map(|(each, placed)| {
         let Size { extents, dtype, .. } = each;
-        let extents = extents.iter().map(checked);
+        let extents = extents.iter().map(|extent| checked(context, extent));
         let (bytes, name, accessed) = (number(dtype.bytes()), &placed.name, placed.accessed);
         quote!(#size::need(#name, &[#(#extents),*], #bytes, #accessed))
     });
     let kept = runtime_extents(context).filter_map(|(buffer, axis)| {
         let each = plan.sizes.buffers.get(buffer)?;
         let placed = plan.layout.buffers.get(buffer)?;
-        let (extent, name) = (checked(each.extents.get(axis)?), &placed.name);
+        let (extent, name) = (checked(context, each.extents.get(axis)?), &placed.name);
         Some(quote! {
             match #size::extent(#name, #extent) {
                 ::core::result::Result::Ok(extent) => extent,

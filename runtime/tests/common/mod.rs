@@ -1,4 +1,4 @@
-//! What the macro emits for two pools, written by hand, and a device that records what is issued.
+//! Two pools, and devices that record what is issued or do not hear all of it.
 #![allow(
     dead_code,
     unused_imports,

@@ -117,6 +117,30 @@ macro_rules! sized {
 
 sized!(Generated, 2 + 2, 3 * 5, 7; bf16);
 
+// Rows that are a constant, beside a dim that is not.
+#[scratch_pool(rows = n, dims(n = 64, m: runtime(8)))]
+#[step(fill, writes(a))]
+struct ConstantRows {
+    #[group(a)]
+    #[shape(n * 2, m)]
+    x: f32,
+}
+
+// What `macro_rules!` pastes arrives in invisible groups.
+macro_rules! pasted {
+    ($name:ident, $align:literal, $stream:ident, $element:ty) => {
+        #[scratch_pool(align = $align)]
+        #[step(fill, on = $stream, writes(a))]
+        struct $name {
+            #[group(a)]
+            #[shape(3)]
+            x: $element,
+        }
+    };
+}
+
+pasted!(Pasted, 64, side, u16);
+
 fn main() -> Result<(), Error> {
     let device = Host::in_order();
     Empty::allocate(&device)?.begin()?.layer(0)?;
@@ -150,5 +174,12 @@ fn main() -> Result<(), Error> {
     let mut pass = pool.begin()?;
     let mut layer = pass.layer(0)?;
     assert_eq!(layer.fill()?.buffers().x.shape(), [16, 15, 7]);
+    let mut pool = ConstantRows::allocate(&device, constant_rows::Dims { m: 5 })?;
+    assert_eq!(pool.memory().bytes_per_copy, 2560);
+    assert!(pool.begin(65).is_err());
+    let mut pass = pool.begin(3)?;
+    assert_eq!(pass.layer(0)?.fill()?.buffers().x.shape(), [6, 5]);
+
+    assert_eq!(Pasted::LAYOUT.align, 64);
     Ok(())
 }
