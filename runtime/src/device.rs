@@ -25,7 +25,7 @@ use crate::view::{View, ViewMut};
 /// A pool hands out views on the word of these methods, so an implementor guarantees:
 ///
 /// - a block is of at least the bytes asked, aligned as asked, disjoint from every other live
-///   block, initialised, and its address does not change;
+///   block, and its address does not change; where the host can dereference it, it is initialised;
 /// - a block that is dropped or [retired](Self::retire) is not given back while work that was
 ///   issued before could still touch it;
 /// - work on one stream and across events is ordered as the methods say, or, where it is not, no
@@ -56,10 +56,22 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     }
 
     /// Gives memory back once everything issued so far on `streams` is done, without waiting here.
-    fn retire(&self, memory: Self::Memory, streams: &[Self::Stream]) -> Result<(), Error> {
+    fn retire<'s>(
+        &self,
+        memory: Self::Memory,
+        streams: impl Iterator<Item = &'s Self::Stream>,
+    ) -> Result<(), Error>
+    where
+        Self::Stream: 's,
+    {
         let _ = streams;
         drop(memory);
         Ok(())
+    }
+
+    /// Says that work of these streams uses this block: the arena of one copy of a pool.
+    fn adopt(&self, streams: &[Self::Stream], memory: &Self::Memory) {
+        let _ = (streams, memory);
     }
 
     /// The device address of a block. It is a number to compute with; only on the host may it be
@@ -97,6 +109,12 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     /// Waits until everything issued so far is done.
     fn synchronize(&self) -> Result<(), Error>;
 
+    /// Whether what the stream is given now is recorded for later instead of executed.
+    fn is_capturing(&self, stream: &Self::Stream) -> bool {
+        let _ = stream;
+        false
+    }
+
     /// Copies device bytes to the host, after all that `stream` holds so far, and waits for it.
     ///
     /// # Safety
@@ -122,6 +140,61 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         to: *mut u8,
         from: &[u8],
     ) -> Result<(), Error>;
+
+    /// Fills device bytes with one value, in order on `stream`.
+    ///
+    /// # Safety
+    ///
+    /// As [`write_bytes`](Self::write_bytes), for `bytes` bytes.
+    unsafe fn fill_bytes(
+        &self,
+        stream: &Self::Stream,
+        to: *mut u8,
+        bytes: usize,
+        value: u8,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_bytes(stream, to, &vec![value; bytes]) }
+    }
+
+    /// The first of `bytes` device bytes that is not `value`, after all that `stream` holds so far.
+    ///
+    /// # Safety
+    ///
+    /// As [`read_bytes`](Self::read_bytes), for `bytes` bytes.
+    unsafe fn find_other(
+        &self,
+        stream: &Self::Stream,
+        from: *const u8,
+        bytes: usize,
+        value: u8,
+    ) -> Result<Option<usize>, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { crate::sanitize::find_other(self, stream, from, bytes, value) }
+    }
+
+    /// A digest of device bytes, after all that `stream` holds so far: equal for equal bytes, and
+    /// very likely different for others.
+    ///
+    /// # Safety
+    ///
+    /// As [`read_bytes`](Self::read_bytes), for `bytes` bytes.
+    unsafe fn digest(
+        &self,
+        stream: &Self::Stream,
+        from: *const u8,
+        bytes: usize,
+    ) -> Result<u64, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { crate::sanitize::digest(self, stream, from, bytes) }
+    }
+
+    /// An address in a view of `stream`'s that was handed to another stream, each once, where the
+    /// device can tell.
+    fn take_foreign_use(&self, stream: &Self::Stream) -> Option<u64> {
+        let _ = stream;
+        None
+    }
 
     /// The elements of a view, row-major, after all that its stream holds so far.
     fn copy_to_host<T: Element, const R: usize>(

@@ -19,6 +19,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | crate root | [`Device`], [`Host`], [`View`], [`ViewMut`], element types, [`Error`], [`MemoryReport`] |
+//! | `cuda` | the CUDA device, with the feature of that name, which is on by default |
 //! | [`tables`] | the constant schedule and layout that the macro emits |
 //! | `generated` | what generated code calls; not for people |
 //!
@@ -31,12 +32,15 @@
 //! wrong schedule cannot race in memory: kernels run one at a time.
 
 mod check;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod device;
 mod element;
 mod error;
 mod host;
 mod plan;
 mod pool;
+mod sanitize;
 mod size;
 mod storage;
 mod view;
@@ -49,6 +53,7 @@ pub use host::{
     Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, Order, RawView,
 };
 pub use plan::MemoryReport;
+pub use sanitize::{MissingEdge, Violation, ViolationKind};
 pub use scratchpool_macros::scratch_pool;
 pub use size::SizeError;
 pub use storage::Backing;
@@ -73,7 +78,7 @@ pub mod generated {
     pub mod check {
         pub use crate::check::*;
     }
-    pub use crate::plan::{Place, Plan};
+    pub use crate::plan::{Described, Place, Plan};
     pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};
     pub use crate::size::tensor_bytes;
 }

@@ -125,6 +125,16 @@ macro_rules! common {
             self.start.addr() as u64
         }
 
+        /// The address as the eight bytes that a kernel takes, for as long as the view is borrowed.
+        #[cfg(feature = "cuda")]
+        #[inline]
+        pub(crate) const fn address_slot(&self) -> &u64 {
+            const { assert!(size_of::<*const T>() == size_of::<u64>(), "addresses of 64 bits") };
+            // SAFETY: a thin pointer of 64 bits is read as an integer of 64 bits, whose alignment
+            // is the same; a device pointer has no provenance to lose.
+            unsafe { &*(&raw const self.start).cast::<u64>() }
+        }
+
         /// The stream on which the bytes are in order.
         pub const fn stream(&self) -> &'s D::Stream {
             self.stream

@@ -197,6 +197,32 @@ fn tensor_bytes(context: &Context<'_>) -> TokenStream {
     }
 }
 
+/// What the plan says of each buffer: its name, and its offset by the expression given.
+fn describe(context: &Context<'_>, offset: &dyn Fn(usize) -> TokenStream) -> TokenStream {
+    let krate = context.krate;
+    let buffers = context.plan.into_iter().flat_map(|plan| plan.layout.buffers.iter().enumerate());
+    let arms = buffers.map(|(buffer, placed)| {
+        let (position, name, offset) = (index(buffer), &placed.name, offset(buffer));
+        quote! {
+            #position => ::core::option::Option::Some(#krate::generated::Described {
+                name: #name,
+                offset: #offset,
+            }),
+        }
+    });
+    quote! {
+        fn describe(
+            &self,
+            buffer: ::core::primitive::usize,
+        ) -> ::core::option::Option<#krate::generated::Described> {
+            match buffer {
+                #(#arms)*
+                _ => ::core::option::Option::None,
+            }
+        }
+    }
+}
+
 fn constant(context: &Context<'_>) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
     let copies = index(context.copies);
@@ -279,6 +305,10 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
     };
     let tensor_bytes = tensor_bytes(context);
     let rows = rows_argument(context);
+    let describe = describe(context, &|buffer| {
+        let buffer = index(buffer);
+        quote!(self.offsets[#buffer])
+    });
     let base_align = number(context.plan.map_or(1, |plan| plan.layout.base_align));
     let copies = index(context.copies);
     quote! {
@@ -369,6 +399,8 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             fn tensor_bytes(&self, buffer: #usize, #rows: #usize) -> ::core::primitive::u64 {
                 #tensor_bytes
             }
+
+            #describe
         }
     }
 }

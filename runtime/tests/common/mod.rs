@@ -1,5 +1,12 @@
 //! Two pools, and devices that record what is issued or do not hear all of it.
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::pedantic, clippy::unwrap_used)]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    clippy::pedantic,
+    clippy::unwrap_used
+)]
 
 pub mod counting;
 pub mod deaf;
