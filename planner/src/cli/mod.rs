@@ -157,11 +157,11 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
             let (source, planned) = planned(&spec, &options, stdin);
             match planned {
                 Ok(plan) => {
-                    let stdout = match options.format {
-                        Format::Table => report::map(&plan),
-                        Format::Json => plan_json::write(&plan),
+                    let (stdout, stderr) = match options.format {
+                        Format::Table => (report::map(&plan), warnings(&plan, &source)),
+                        Format::Json => (plan_json::write(&plan), String::new()),
                     };
-                    Output { stdout, ..Output::default() }
+                    Output { stdout, stderr, ..Output::default() }
                 }
                 Err(errors) => failed(&errors, &source, options.format, colour),
             }
@@ -182,6 +182,16 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
         }
         Command::Check { specs, options } => check(&specs, &options, stdin),
     }
+}
+
+/// What a plan's declaration says without effect, a line each.
+fn warnings(plan: &Plan, source: &Source) -> String {
+    let mut text = String::new();
+    for warning in plan.warnings() {
+        let (line, column) = source.position(warning.span);
+        let _ = writeln!(text, "warning: {}:{line}:{column}: {}", source.name, warning.text);
+    }
+    text
 }
 
 fn failed(errors: &[Error], source: &Source, format: Format, colour: bool) -> Output {
@@ -209,6 +219,7 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
                 let size = report::size(bytes);
                 let _ =
                     writeln!(output.stdout, "{name}: ok, `{pool}` takes {bytes} bytes ({size})");
+                output.stderr.push_str(&warnings(plan, &source));
                 &[]
             }
             Err(errors) => {
