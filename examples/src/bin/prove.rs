@@ -18,15 +18,16 @@
 //!
 //! ```text
 //! family                                  specs       orders       states   accepted    refused  sampled  dis.  seconds
-//! two steps, every edge                   25920       321480       271530       5648      20272        0     0      0.3
-//! three steps                            349600     25144790      6335360      69185     280415        0     0      8.1
-//! three steps, launch kinds              820800    993733630     25573240      85810     734990        0     0     26.0
-//! two steps, two layers                  427680       1.2e11     10943760     186860     240820        0     0      8.8
-//! three steps, two layers               1795500       4.2e10     61739930     296386    1499114        0     0     80.9
-//! two steps, three layers                201600     80870580      2900520     123370      78230        0     0      3.4
-//! four steps                             926640       3.6e11     59311785     142408     784232        0     0     49.4
-//! random schedules                         8000       3.4e38     17124018       4487       3513      200     0     62.3
-//! issued waits of random schedules         2000       3.4e38      9852226       1084        916        0     0     21.9
+//! two steps, every edge                   25920       321480       271530       5648      20272        0     0      1.4
+//! three steps                            349600     25144790      6335360      69185     280415        0     0     23.3
+//! three steps, launch kinds              820800    993733630     25573240      85810     734990        0     0     88.0
+//! two steps, two layers                  427680       1.1e11     10943760     186860     240820        0     0     31.3
+//! three steps, two layers               1795500       4.1e10     61739930     296386    1499114        0     0    379.4
+//! two steps, three layers                201600     80870580      2900520     123370      78230        0     0     19.9
+//! four steps                             926640       3.5e11     59311785     142408     784232        0     0     76.2
+//! random schedules                         8000       3.4e38     17124018       4487       3513      200     0     11.2
+//! issued waits of random schedules         2000       3.4e38      9852226       1084        916        0     0      6.6
+//! all                                   4557740       3.4e38    194052369     915238    3642502      200     0      0.0
 //! ```
 
 use std::process::ExitCode;
