@@ -52,7 +52,7 @@ struct Model {
 impl Model {
     fn new(file: &str, heads: u64, total: u64) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(file);
-        let config = config::load(&path).unwrap();
+        let config = config::load(&path).unwrap().names;
         let value = |name: &str| &config.iter().find(|(each, _)| each == name).unwrap().1;
         let integer = |name: &str| match value(name) {
             Value::Int(value) => u64::try_from(*value).unwrap(),

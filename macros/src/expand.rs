@@ -8,7 +8,7 @@ use std::path::Path;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use scratchpool_planner::error::{Error, Fault, NameKind, Spelling};
+use scratchpool_planner::error::{Error, Fault, NameKind, Spelling, hint_at_config};
 use scratchpool_planner::lint::Warning;
 use scratchpool_planner::plan::analyze;
 
@@ -26,7 +26,10 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
             return quote! { #error #item };
         }
     };
-    let (plan, found) = analyze(&declaration.spec);
+    let (plan, mut found) = analyze(&declaration.spec);
+    if declaration.spec.config.is_empty() {
+        hint_at_config(&mut found);
+    }
     let in_grammar = !declaration.errors.is_empty();
     let errors: Vec<Error> = declaration.errors.iter().chain(&found).cloned().collect();
     // With a part of the declaration unread, what seems wrong elsewhere may follow from that.

@@ -515,8 +515,9 @@ impl Parser {
         };
         let full: PathBuf = root.join(path.value());
         match config::load(&full) {
-            Ok(values) => {
-                self.spec.config = values;
+            Ok(config) => {
+                self.spec.config = config.names;
+                self.spec.config_ignored = config.ignored;
                 self.config = Some(path.value());
             }
             Err(Fault::Config { reason, .. }) => {

@@ -2,7 +2,8 @@
 //!
 //! A Hugging Face `config.json` is one JSON object. Its top-level integers and lists of integers
 //! become names; everything else (text, floats, nested objects, lists with anything but integers,
-//! integers beyond 64 bits, keys that no expression could spell) is not a size and is passed over.
+//! integers beyond 64 bits) is not a size and is only remembered with what it is, for a spec that
+//! uses it all the same. Keys that no expression could spell are passed over.
 //!
 //! Invariant: what is read is bounded. A file that is not what it should be, a directory, a device,
 //! a log by mistake, is an error with a reason after at most [`MOST_BYTES`], whatever its length.
@@ -19,11 +20,20 @@ use crate::spec::{Value, is_name};
 /// Most bytes of a configuration file.
 pub const MOST_BYTES: u64 = 8 << 20;
 
+/// What a configuration defines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Integers and lists of integers, sorted by name.
+    pub names: Vec<(String, Value)>,
+    /// Keys with any other value, and what that is, sorted by key.
+    pub ignored: Vec<(String, &'static str)>,
+}
+
 /// Reads the configuration at `path`.
 ///
 /// # Errors
 /// [`Fault::Config`] where the file is missing, unreadable, too long, or no JSON object.
-pub fn load(path: &Path) -> Result<Vec<(String, Value)>, Fault> {
+pub fn load(path: &Path) -> Result<Config, Fault> {
     let parsed = File::open(path)
         .map_err(|error| io_reason(&error))
         .and_then(|file| text_of(file, MOST_BYTES))
@@ -31,34 +41,38 @@ pub fn load(path: &Path) -> Result<Vec<(String, Value)>, Fault> {
     parsed.map_err(|reason| Fault::Config { path: path.display().to_string(), reason })
 }
 
-/// The names that the text of a configuration defines, sorted.
+/// What the text of a configuration defines.
 ///
 /// # Errors
 /// Why the text is no configuration, in words.
 ///
 /// ```
 /// use scratchpool_planner::{config, spec::Value};
-/// let names = config::parse(r#"{ "head_dim": 512, "rope": 0.5, "ratios": [0, 4, 128] }"#)?;
-/// assert_eq!(names, [
+/// let config = config::parse(r#"{ "head_dim": 512, "rope": 0.5, "ratios": [0, 4, 128] }"#)?;
+/// assert_eq!(config.names, [
 ///     ("head_dim".to_owned(), Value::Int(512)),
 ///     ("ratios".to_owned(), Value::List(vec![0, 4, 128])),
 /// ]);
+/// assert_eq!(config.ignored, [("rope".to_owned(), "a float")]);
 /// # Ok::<(), String>(())
 /// ```
-pub fn parse(text: &str) -> Result<Vec<(String, Value)>, String> {
+pub fn parse(text: &str) -> Result<Config, String> {
     // Editors on Windows still write a byte order mark, which JSON does not allow for.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let json: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let Json::Object(entries) = json else {
         return Err(format!("not a JSON object but {}", describe(&json)));
     };
-    let mut names: Vec<_> = entries
-        .into_iter()
-        .filter(|(name, _)| is_name(name))
-        .filter_map(|(name, json)| value(&json).map(|value| (name, value)))
-        .collect();
-    names.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(names)
+    let mut config = Config::default();
+    for (name, json) in entries.into_iter().filter(|(name, _)| is_name(name)) {
+        match value(&json) {
+            Some(value) => config.names.push((name, value)),
+            None => config.ignored.push((name, ignored(&json))),
+        }
+    }
+    config.names.sort_by(|(a, _), (b, _)| a.cmp(b));
+    config.ignored.sort();
+    Ok(config)
 }
 
 fn value(json: &Json) -> Option<Value> {
@@ -68,6 +82,16 @@ fn value(json: &Json) -> Option<Value> {
             items.iter().map(Json::as_i64).collect::<Option<_>>().map(Value::List)
         }
         _ => None,
+    }
+}
+
+/// What a value is that is no integer and no list of integers.
+fn ignored(json: &Json) -> &'static str {
+    match json {
+        Json::Number(number) if number.is_u64() => "an integer beyond 63 bits",
+        Json::Number(_) => "a float",
+        Json::Array(_) => "a list with more than integers",
+        other => describe(other),
     }
 }
 
@@ -121,8 +145,9 @@ mod tests {
             "text": "7", "nothing": null, "mixed": [1, 2.0], "deep": {"inner": 1},
             "lists": [[1]], "not-a-name": 5, "twice": 1, "twice": 2
         }"#;
+        let config = parse(text).unwrap();
         assert_eq!(
-            parse(text).unwrap(),
+            config.names,
             [
                 int("a", i64::MIN),
                 ("empty".into(), Value::List(vec![])),
@@ -131,11 +156,27 @@ mod tests {
                 int("z", 1),
             ]
         );
+        let ignored: Vec<_> =
+            config.ignored.iter().map(|(name, found)| (name.as_str(), *found)).collect();
+        assert_eq!(
+            ignored,
+            [
+                ("beyond", "an integer beyond 63 bits"),
+                ("deep", "an object"),
+                ("exponent", "a float"),
+                ("flag", "a boolean"),
+                ("float", "a float"),
+                ("lists", "a list with more than integers"),
+                ("mixed", "a list with more than integers"),
+                ("nothing", "null"),
+                ("text", "a string"),
+            ]
+        );
     }
 
     #[test]
     fn a_byte_order_mark_is_passed_over() {
-        assert_eq!(parse("\u{feff}{\"n\": 1}").unwrap(), [int("n", 1)]);
+        assert_eq!(parse("\u{feff}{\"n\": 1}").unwrap().names, [int("n", 1)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::expr::Problem;
-use crate::spec::{DType, Launch, Span};
+use crate::spec::{DEFAULT_ALIGN, DType, Launch, Span};
 
 macro_rules! codes {
     ($($variant:ident $word:literal $doc:literal,)*) => {
@@ -168,6 +168,13 @@ pub struct Mend {
 pub enum Fault {
     /// Malformed text; what the reader of the format says.
     Syntax(String),
+    /// A name or an expression that stands without quotes in a TOML file.
+    Unquoted {
+        /// The key, where it stands right before.
+        key: Option<String>,
+        /// The name or expression.
+        value: String,
+    },
     /// A value of a type that cannot stand there.
     Type {
         /// The key or place.
@@ -376,6 +383,23 @@ pub enum Fault {
     },
 }
 
+/// What is known beside a fault and helps to mend it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// All that could stand there, where it is few and none of it near.
+    Known(Vec<String>),
+    /// The configuration has the name, but as this, which is no name.
+    Ignored(&'static str),
+    /// The name is an attribute of the layers, so has a value only in `when`.
+    OfLayers,
+    /// The pool names no configuration that could define the name.
+    NoConfig,
+    /// The key stands at the top of a spec, not in a table.
+    AtTop,
+    /// It was given on the command line, as this argument.
+    Argument(String),
+}
+
 /// A fault and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -383,6 +407,8 @@ pub struct Error {
     pub fault: Fault,
     /// Where.
     pub span: Span,
+    /// What helps to mend it.
+    pub hints: Vec<Hint>,
 }
 
 /// A related place and what it is.
@@ -397,13 +423,44 @@ pub struct Label {
 impl Error {
     /// A fault at a place.
     pub const fn new(fault: Fault, span: Span) -> Self {
-        Self { fault, span }
+        Self { fault, span, hints: Vec::new() }
+    }
+
+    /// The error with one hint more.
+    #[must_use]
+    pub fn with(mut self, hint: Hint) -> Self {
+        self.hints.push(hint);
+        self
+    }
+
+    /// A name that is not among those `known`, with the nearest of them or, where none is near and
+    /// there are few, all.
+    pub fn unknown_name<'n>(
+        kind: NameKind,
+        name: &str,
+        known: impl IntoIterator<Item = &'n str> + Clone,
+        span: Span,
+    ) -> Self {
+        let nearest = nearest(name, known.clone());
+        let few = few(known).filter(|_| nearest.is_none());
+        let error = Self::new(Fault::UnknownName { kind, name: name.to_owned(), nearest }, span);
+        few.into_iter().fold(error, Self::with)
+    }
+
+    /// A key that is not among those `known` in its table, with the nearest of them or all.
+    pub fn unknown_key(key: &str, table: &str, known: &[&str], span: Span) -> Self {
+        let nearest = nearest(key, known.iter().copied());
+        let few = few(known.iter().copied()).filter(|_| nearest.is_none());
+        let (key, table) = (key.to_owned(), table.to_owned());
+        let error = Self::new(Fault::UnknownKey { key, table, nearest }, span);
+        few.into_iter().fold(error, Self::with)
     }
 
     /// The stable code.
     pub const fn code(&self) -> Code {
         match &self.fault {
             Fault::Syntax(_)
+            | Fault::Unquoted { .. }
             | Fault::Unreadable { .. }
             | Fault::Type { .. }
             | Fault::Missing { .. }
@@ -442,6 +499,7 @@ impl Error {
     pub fn message(&self) -> String {
         match &self.fault {
             Fault::Syntax(text) => text.clone(),
+            Fault::Unquoted { value, .. } => format!("`{value}` stands without quotes"),
             Fault::Unreadable { path, reason } => format!("cannot read `{path}`: {reason}"),
             Fault::Type { key, expected, found } => {
                 format!("`{key}` must be {expected}, found {found}")
@@ -450,7 +508,14 @@ impl Error {
             Fault::UnknownKey { key, table, .. } => format!("{table} has no key `{key}`"),
             Fault::NotAName { word } => format!("`{word}` is not a name"),
             Fault::UnknownName { kind, name, .. } => {
-                format!("no {} is called `{name}`", kind.as_str())
+                let instead = self.hints.iter().find_map(|hint| match hint {
+                    Hint::Ignored(found) => Some(format!(
+                        "the configuration has `{name}`, but it is {found}; only integers and lists of integers are names"
+                    )),
+                    Hint::OfLayers => Some(format!("`{name}` is known only in `when`")),
+                    _ => None,
+                });
+                instead.unwrap_or_else(|| format!("no {} is called `{name}`", kind.as_str()))
             }
             Fault::Expression { problem, layer } => {
                 let text = problem_text(problem);
@@ -514,24 +579,32 @@ impl Error {
                 format!("the layout failed its own check, please report this: {}", found.join("; "))
             }
             Fault::ReadBeforeWrite { buffers, read, .. } => {
-                let (names, verb) = (list(buffers), if buffers.len() == 1 { "is" } else { "are" });
-                format!("{names} {verb} read by {} before anything has written it", read.place())
+                format!(
+                    "{} {} read by {} before anything has written {}",
+                    list(buffers),
+                    agree(buffers, "is", "are"),
+                    read.place(),
+                    agree(buffers, "it", "them"),
+                )
             }
             Fault::Race(conflict) => format!(
-                "race on {}: {} {} it, and nothing orders that after {}, which {} it",
+                "race on {}: {} {} {them}, and nothing orders that after {}, which {} {them}",
                 list(&conflict.buffers),
                 conflict.second.place(),
                 conflict.second.verb(),
                 conflict.first.place(),
                 conflict.first.verb(),
+                them = agree(&conflict.buffers, "it", "them"),
             ),
             Fault::Reuse(conflict) => format!(
-                "{} is reused too early: {} {} the next value, and nothing orders that after {}, which {} the value before",
+                "{} {} reused too early: {} {} the next {value}, and nothing orders that after {}, which {} the {value} before",
                 list(&conflict.buffers),
+                agree(&conflict.buffers, "is", "are"),
                 conflict.second.place(),
                 conflict.second.verb(),
                 conflict.first.place(),
                 conflict.first.verb(),
+                value = agree(&conflict.buffers, "value", "values"),
             ),
             Fault::NotExclusive { a, b, .. } => {
                 format!(
@@ -545,7 +618,14 @@ impl Error {
     pub fn label(&self) -> String {
         match &self.fault {
             Fault::UnknownKey { .. } => "no such key".into(),
-            Fault::UnknownName { kind, .. } => format!("no such {}", kind.as_str()),
+            Fault::UnknownName { kind, .. } => {
+                let instead = self.hints.iter().find_map(|hint| match hint {
+                    Hint::Ignored(found) => Some((*found).to_owned()),
+                    Hint::OfLayers => Some("not known here".to_owned()),
+                    _ => None,
+                });
+                instead.unwrap_or_else(|| format!("no such {}", kind.as_str()))
+            }
             Fault::Missing { key, .. } => format!("`{key}` is missing"),
             Fault::Type { expected, .. } => format!("expected {expected}"),
             Fault::Duplicate { .. } => "declared again here".into(),
@@ -573,7 +653,8 @@ impl Error {
                 vec![Label { span: *declared, text: "declared here".into() }]
             }
             Fault::Race(conflict) | Fault::Reuse(conflict) if conflict.first.span != self.span => {
-                vec![access(&conflict.first, "it here")]
+                let what = agree(&conflict.buffers, "it here", "them here");
+                vec![access(&conflict.first, what)]
             }
             Fault::NotExclusive { conflict, .. } => {
                 let name =
@@ -589,6 +670,15 @@ impl Error {
 
     /// Facts that explain the message, such as the layers in which it happens.
     pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes_of_fault();
+        notes.extend(self.hints.iter().filter_map(|hint| match hint {
+            Hint::Argument(argument) => Some(format!("given as argument `{argument}`")),
+            _ => None,
+        }));
+        notes
+    }
+
+    fn notes_of_fault(&self) -> Vec<String> {
         match &self.fault {
             Fault::ReadBeforeWrite { layers, .. } => {
                 vec![format!("happens in {}", layer_list(layers))]
@@ -601,11 +691,12 @@ impl Error {
                         pairs.iter().map(|(a, b)| format!("`{a}` and `{b}`")).collect();
                     notes.push(format!("pairs that can be live together: {}", names.join(", ")));
                 }
-                if let Some(bytes) = bytes {
-                    notes.push(format!(
-                        "giving up the claim costs {bytes} bytes: that much more to keep these groups apart than to overlay them"
-                    ));
-                }
+                notes.extend(bytes.map(|bytes| match bytes {
+                    0 => "the claim saves nothing here: apart, the arena would be no larger".into(),
+                    _ => format!(
+                        "giving up the claim costs {bytes} bytes: the arena would be that much larger with these groups apart"
+                    ),
+                }));
                 notes
             }
             Fault::Expression { problem: Problem::Inexact(..), .. } => {
@@ -622,20 +713,32 @@ impl Error {
 
     /// How to mend it, in the words of one of the two spellings.
     pub fn help_in(&self, spelling: Spelling) -> Option<String> {
-        let nearest =
-            |name: &Option<String>| name.as_ref().map(|name| format!("did you mean `{name}`?"));
         match &self.fault {
-            Fault::UnknownName { kind: NameKind::DType, nearest: None, .. } => {
-                let words: Vec<_> = DType::ALL.iter().map(|dtype| dtype.as_str()).collect();
-                Some(format!("there are {}", words.join(", ")))
+            Fault::UnknownName { kind: NameKind::Value, name, .. } if name == "runtime" => {
+                let written = match spelling {
+                    Spelling::Toml => "{ runtime = 8192 }",
+                    Spelling::Rust => "name: runtime(8192)",
+                };
+                Some(format!("for a size known at start-up write `{written}`"))
             }
-            Fault::UnknownName { kind: NameKind::Launch, nearest: None, .. } => {
-                let words = Launch::ALL.map(Launch::as_str);
-                Some(format!("there are {}", words.join(", ")))
+            Fault::UnknownKey { key, .. } if self.hints.contains(&Hint::AtTop) => {
+                Some(format!("`{key}` stands at the top of the spec, before all tables"))
             }
-            Fault::UnknownKey { nearest: name, .. } | Fault::UnknownName { nearest: name, .. } => {
-                nearest(name)
+            Fault::UnknownKey { nearest: Some(name), .. }
+            | Fault::UnknownName { nearest: Some(name), .. } => {
+                Some(format!("did you mean `{name}`?"))
             }
+            Fault::UnknownKey { .. } => self.instead(),
+            Fault::UnknownName { kind, .. } => match kind {
+                NameKind::DType => Some(there_are(DType::ALL.iter().map(|dtype| dtype.as_str()))),
+                NameKind::Launch => Some(there_are(Launch::ALL.map(Launch::as_str))),
+                _ => self.instead(),
+            },
+            Fault::Unquoted { key, value } => {
+                let key = key.as_ref().map_or_else(String::new, |key| format!("{key} = "));
+                Some(format!("a name or an expression stands in quotes: `{key}\"{value}\"`"))
+            }
+            Fault::AlignPower { value } => Some(format!("such as {}", powers_around(*value))),
             Fault::NotAName { .. } => {
                 Some("a name is a letter or `_`, then letters, digits and `_`".into())
             }
@@ -650,6 +753,10 @@ impl Error {
                 Problem::Unexpected(text) if text == "=" => Some("to compare, write `==`".into()),
                 Problem::Unexpected(text) if text == "&" => Some("write `&&`".into()),
                 Problem::Unexpected(text) if text == "|" => Some("write `||`".into()),
+                Problem::Unexpected(text) if text.starts_with('"') => Some(match spelling {
+                    Spelling::Toml => "an expression stands in one pair of quotes".into(),
+                    Spelling::Rust => "expressions are written without quotes".into(),
+                }),
                 Problem::TooLarge => Some("give a part of it a name in `dims`".into()),
                 _ => None,
             },
@@ -671,12 +778,17 @@ impl Error {
             Fault::Order { .. } => Some(
                 "list the step it waits for first, or write `prev.` before its name to wait for an earlier layer".into(),
             ),
-            Fault::ReadBeforeWrite { writer, .. } => Some(match writer {
-                Some(writer) => format!(
-                    "a value read before `{writer}` in the same layer is carried from an earlier layer, and the first layer of the first pass has none: write it there first, or list the reader after `{writer}`"
-                ),
-                None => "no step writes it: add it to the `writes` of the step that fills it".into(),
-            }),
+            Fault::ReadBeforeWrite { writer, buffers, .. } => {
+                let them = agree(buffers, "it", "them");
+                Some(match writer {
+                    Some(writer) => format!(
+                        "a value read before `{writer}` in the same layer is carried from an earlier layer, and the first layer of the first pass has none: write {them} there first, or list the reader after `{writer}`"
+                    ),
+                    None => format!(
+                        "no step writes {them}: add {them} to the `writes` of the step that fills {them}"
+                    ),
+                })
+            }
             Fault::Race(conflict)
             | Fault::Reuse(conflict)
             | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
@@ -691,6 +803,20 @@ impl Error {
         }
     }
 
+    /// What could stand in place of an unknown name or key, or define it.
+    fn instead(&self) -> Option<String> {
+        let parts: Vec<String> = self
+            .hints
+            .iter()
+            .filter_map(|hint| match hint {
+                Hint::Known(names) => Some(there_are(names.iter().map(String::as_str))),
+                Hint::NoConfig => Some("the pool names no `config`".to_owned()),
+                _ => None,
+            })
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
     /// The order of execution that shows the fault, a line each; empty for faults of the text.
     pub fn trace(&self) -> &[String] {
         match &self.fault {
@@ -700,6 +826,57 @@ impl Error {
             _ => &[],
         }
     }
+}
+
+/// Hints that a configuration could define unknown names, at the first of them, where there are
+/// several and none is near to one that exists. For a pool that names no configuration.
+pub fn hint_at_config(errors: &mut [Error]) {
+    let far = |error: &&mut Error| {
+        let Fault::UnknownName { kind, name, nearest: None } = &error.fault else { return false };
+        let other = |hint: &Hint| matches!(hint, Hint::OfLayers | Hint::Ignored(_));
+        matches!(kind, NameKind::Value | NameKind::List)
+            && name != "runtime"
+            && !error.hints.iter().any(other)
+    };
+    let mut unknown = errors.iter_mut().filter(far);
+    if let (Some(first), Some(_)) = (unknown.next(), unknown.next()) {
+        first.hints.push(Hint::NoConfig);
+    }
+}
+
+/// Most names that are told in place of one that is unknown.
+const MOST_KNOWN: usize = 8;
+
+/// All of the names, where they are few and short enough to tell.
+fn few<'n>(known: impl IntoIterator<Item = &'n str>) -> Option<Hint> {
+    let mut names: Vec<String> = Vec::new();
+    for name in known {
+        if names.iter().all(|each| each != name) {
+            if names.len() == MOST_KNOWN || name.len() > 80 {
+                return None;
+            }
+            names.push(name.to_owned());
+        }
+    }
+    (!names.is_empty()).then_some(Hint::Known(names))
+}
+
+fn there_are<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    format!("there {} {}", agree(&names, "is only", "are"), list(&names))
+}
+
+/// A word that agrees in number with what it is about.
+const fn agree<'w>(about: &[String], one: &'w str, more: &'w str) -> &'w str {
+    if about.len() == 1 { one } else { more }
+}
+
+/// `64 or 128` for 100; what is no size at all gets the default.
+fn powers_around(value: i64) -> String {
+    let Some(below) = value.checked_ilog2().map(|log| 1_i64 << log) else {
+        return DEFAULT_ALIGN.to_string();
+    };
+    below.checked_mul(2).map_or_else(|| below.to_string(), |above| format!("{below} or {above}"))
 }
 
 /// Most layers of a pool.
@@ -777,27 +954,38 @@ pub fn layer_list(layers: &[usize]) -> String {
     format!("layers {}", parts.join(", "))
 }
 
-/// `happens in layers 2, 4` or `happens between layers 2 and 3, 3 and 0 of the next pass`.
+/// `happens in layers 2, 4; between layers 2 and 3, 3 and 0 of the next pass`, of which either part
+/// may be absent.
 pub(crate) fn pair_layers(layers: &[(usize, usize)]) -> String {
-    let same = layers.iter().all(|(a, b)| a == b);
-    let firsts: Vec<usize> = layers.iter().map(|(a, _)| *a).collect();
-    if same {
-        return format!("happens in {}", layer_list(&firsts));
+    let within: Vec<usize> = layers.iter().filter(|(a, b)| a == b).map(|(a, _)| *a).collect();
+    let between: Vec<_> = layers.iter().filter(|(a, b)| a != b).collect();
+    let mut parts = Vec::new();
+    if !within.is_empty() {
+        parts.push(format!("in {}", layer_list(&within)));
     }
-    let pair = |a: usize, b: usize| {
+    let pair = |(a, b): &(usize, usize)| {
         let next = if b < a { " of the next pass" } else { "" };
         format!("{a} and {b}{next}")
     };
-    let shown: Vec<String> = layers.iter().take(6).map(|(a, b)| pair(*a, *b)).collect();
-    let more = layers.len().saturating_sub(shown.len());
-    let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
-    format!("happens between layers {}{tail}", shown.join(", "))
+    let shown: Vec<String> = between.iter().take(6).map(|each| pair(each)).collect();
+    if !shown.is_empty() {
+        let tail = match between.len().saturating_sub(shown.len()) {
+            0 => String::new(),
+            1 => " and 1 more pair".into(),
+            more => format!(" and {more} more pairs"),
+        };
+        parts.push(format!("between layers {}{tail}", shown.join(", ")));
+    }
+    format!("happens {}", parts.join("; "))
 }
 
-/// The candidate nearest to `word` by edit distance, if it is near enough to be a slip.
+/// The candidate nearest to `word` by edit distance, if it is near enough to be a slip. A full name
+/// `group.buffer` is nearest to its last part.
 ///
 /// ```
 /// use scratchpool_planner::error::nearest;
+/// assert_eq!(nearest("mpl", ["attention", "mlp"]), Some("mlp".to_owned()));
+/// assert_eq!(nearest("qkv", ["attention", "attention.qkv"]), Some("attention.qkv".to_owned()));
 /// assert_eq!(nearest("streem", ["stream", "name"]), Some("stream".to_owned()));
 /// assert_eq!(nearest("zebra", ["stream", "name"]), None);
 /// ```
@@ -815,6 +1003,9 @@ pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) ->
         .take(300)
         .filter_map(|candidate| {
             let lower = candidate.to_lowercase();
+            if lower.rsplit_once('.').is_some_and(|(_, last)| last == word) {
+                return Some((0, candidate));
+            }
             // A word cut short or drawn out is a slip too, however long the rest.
             let shorter = lower.len().min(word.len());
             let part = shorter >= 3 && (lower.starts_with(&word) || word.starts_with(&lower));
@@ -827,25 +1018,34 @@ pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) ->
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// Edit distance with insertions, deletions and substitutions.
+/// Edit distance with insertions, deletions, substitutions and swaps of two neighbouring letters,
+/// no letter edited twice (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    // The row above that one, and the letter that it stands for.
+    let mut two_above: Vec<usize> = Vec::new();
+    let mut a_before = None;
     for (i, a_char) in a.chars().enumerate() {
-        let mut diagonal = i;
+        let mut row = Vec::with_capacity(above.len());
         let mut left = i + 1;
-        for (above, b_char) in row.iter_mut().skip(1).zip(&b) {
-            // `left` is the new value of the cell before; `diagonal` its old one.
-            let substitute = diagonal + usize::from(a_char != *b_char);
-            diagonal = *above;
-            left = substitute.min(left + 1).min(*above + 1);
-            *above = left;
+        row.push(left);
+        let mut b_before = None;
+        for (j, (edges, b_char)) in above.windows(2).zip(&b).enumerate() {
+            let &[diagonal, up] = edges else { continue };
+            let substituted = diagonal + usize::from(a_char != *b_char);
+            left = substituted.min(left + 1).min(up + 1);
+            let swap = a_before == Some(*b_char) && b_before == Some(a_char);
+            if let Some(before) = j.checked_sub(1).and_then(|j| two_above.get(j)).filter(|_| swap) {
+                left = left.min(before + 1);
+            }
+            row.push(left);
+            b_before = Some(*b_char);
         }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
+        two_above = std::mem::replace(&mut above, row);
+        a_before = Some(a_char);
     }
-    row.last().copied().unwrap_or(0)
+    above.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -860,6 +1060,10 @@ mod tests {
             ("abc", "", 3),
             ("kitten", "sitting", 3),
             ("abc", "abc", 0),
+            ("mpl", "mlp", 1),
+            ("ab", "ba", 1),
+            ("abcd", "badc", 2),
+            ("ca", "abc", 3),
         ] {
             assert_eq!(distance(a, b), steps, "{a} {b}");
         }
@@ -870,6 +1074,152 @@ mod tests {
         assert_eq!(nearest("alignment", ["name", "align"]).as_deref(), Some("align"));
         assert_eq!(nearest("indices", ["indices_of_topk"]).as_deref(), Some("indices_of_topk"));
         assert_eq!(nearest("a", ["align"]), None);
+    }
+
+    #[test]
+    fn a_word_without_a_near_one_is_met_with_the_few_that_there_are() {
+        let help = |known: &[&str]| {
+            let known = known.iter().copied();
+            Error::unknown_name(NameKind::Group, "zebra", known, Span::default()).help()
+        };
+        assert_eq!(help(&["a", "b", "c", "b"]).as_deref(), Some("there are `a`, `b` and `c`"));
+        assert_eq!(help(&["a"]).as_deref(), Some("there is only `a`"));
+        assert_eq!(help(&["a", "zebras"]).as_deref(), Some("did you mean `zebras`?"));
+        assert_eq!(help(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]), None);
+        assert_eq!(help(&[]), None);
+    }
+
+    #[test]
+    fn a_buffer_is_near_to_its_name_without_its_group() {
+        let known = ["attention", "mlp", "attention.qkv"];
+        assert_eq!(nearest("qkv", known).as_deref(), Some("attention.qkv"));
+    }
+
+    #[test]
+    fn only_the_first_of_several_unknown_names_hints_at_a_configuration() {
+        let unknown = |kind, name, known: &[&str]| {
+            Error::unknown_name(kind, name, known.iter().copied(), Span::default())
+        };
+        let near = unknown(NameKind::Value, "tokenz", &["tokens"]);
+        let step = unknown(NameKind::Step, "attend", &[]);
+        let (hidden, heads) = (
+            unknown(NameKind::Value, "hidden_size", &["tokens"]),
+            unknown(NameKind::List, "ratios", &[]),
+        );
+        let mut errors = [near.clone(), step.clone(), hidden.clone(), heads.clone()];
+        hint_at_config(&mut errors);
+        let expected = [near.clone(), step.clone(), hidden.clone().with(Hint::NoConfig), heads];
+        assert_eq!(errors, expected);
+        let help = "there is only `tokens`; the pool names no `config`";
+        assert_eq!(errors[2].help().as_deref(), Some(help));
+        let mut errors = [near.clone(), step.clone(), hidden.clone()];
+        hint_at_config(&mut errors);
+        assert_eq!(errors, [near, step, hidden], "one name may be a slip");
+    }
+
+    #[test]
+    fn alignments_around_a_wrong_one_are_offered() {
+        for (value, help) in [
+            (100, "such as 64 or 128"),
+            (3, "such as 2 or 4"),
+            (0, "such as 256"),
+            (-8, "such as 256"),
+            (i64::MAX, "such as 4611686018427387904"),
+        ] {
+            let error = Error::new(Fault::AlignPower { value }, Span::default());
+            assert_eq!(error.help().as_deref(), Some(help), "{value}");
+        }
+    }
+
+    #[test]
+    fn help_against_quotes_is_in_the_words_of_each_spelling() {
+        let problem = Problem::Unexpected("\"layer == 31\"".into());
+        let error = Error::new(Fault::Expression { problem, layer: None }, Span::default());
+        let help = |spelling| error.help_in(spelling).unwrap_or_default();
+        assert_eq!(help(Spelling::Rust), "expressions are written without quotes");
+        assert_eq!(help(Spelling::Toml), "an expression stands in one pair of quotes");
+    }
+
+    fn conflict(buffers: &[&str]) -> Conflict {
+        let at = |step: &str, write| AccessAt {
+            step: step.into(),
+            span: Span::default(),
+            stream: "main".into(),
+            layer: 0,
+            pass: 0,
+            write,
+        };
+        Conflict {
+            buffers: buffers.iter().map(|&name| name.into()).collect(),
+            first: at("fill", true),
+            second: at("use", false),
+            layers: vec![(0, 0)],
+            trace: Vec::new(),
+            mend: None,
+        }
+    }
+
+    #[test]
+    fn messages_agree_in_number_with_their_buffers() {
+        let race = |buffers: &[&str]| {
+            Error::new(Fault::Race(Box::new(conflict(buffers))), Span::new(1, 2))
+        };
+        let (fill, by) = ("`fill` (layer 0, stream main)", "`use` (layer 0, stream main)");
+        assert_eq!(
+            race(&["a"]).message(),
+            format!(
+                "race on `a`: {by} reads it, and nothing orders that after {fill}, which writes it"
+            )
+        );
+        assert_eq!(
+            race(&["a", "b"]).message(),
+            format!(
+                "race on `a` and `b`: {by} reads them, and nothing orders that after {fill}, which writes them"
+            )
+        );
+        assert_eq!(race(&["a"]).labels()[0].text, "writes it here");
+        assert_eq!(race(&["a", "b"]).labels()[0].text, "writes them here");
+        let fault = Fault::Reuse(Box::new(conflict(&["a", "b"])));
+        assert_eq!(
+            Error::new(fault, Span::default()).message(),
+            format!(
+                "`a` and `b` are reused too early: {by} reads the next values, and nothing orders that after {fill}, which writes the values before"
+            )
+        );
+    }
+
+    #[test]
+    fn a_claim_says_what_it_saves() {
+        let note = |bytes| {
+            let fault = Fault::NotExclusive {
+                a: "a".into(),
+                b: "b".into(),
+                pairs: Vec::new(),
+                conflict: Box::new(conflict(&[])),
+                bytes: Some(bytes),
+            };
+            Error::new(fault, Span::default()).notes().pop().unwrap_or_default()
+        };
+        assert_eq!(note(0), "the claim saves nothing here: apart, the arena would be no larger");
+        assert_eq!(
+            note(512),
+            "giving up the claim costs 512 bytes: the arena would be that much larger with these groups apart"
+        );
+    }
+
+    #[test]
+    fn pairs_of_layers_are_told_apart_by_whether_they_are_one_layer() {
+        for (pairs, text) in [
+            (&[(3, 3)][..], "happens in layer 3"),
+            (&[(0, 0), (2, 2), (3, 4)], "happens in layers 0, 2; between layers 3 and 4"),
+            (&[(2, 3), (3, 0)], "happens between layers 2 and 3, 3 and 0 of the next pass"),
+            (
+                &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)],
+                "happens between layers 0 and 1, 1 and 2, 2 and 3, 3 and 4, 4 and 5, 5 and 6 and 1 more pair",
+            ),
+        ] {
+            assert_eq!(pair_layers(pairs), text);
+        }
     }
 
     #[test]

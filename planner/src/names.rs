@@ -5,16 +5,20 @@
 //! reported as an error); what uses a poisoned name is passed over in silence, so that one fault
 //! gives one error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Error, Fault, NameKind, nearest};
+use crate::error::{Error, Fault, Hint, NameKind};
 use crate::expr::{Expr, Kind, Problem};
-use crate::spec::{Dim, DimValue, Spec, Value};
+use crate::spec::{Dim, DimValue, Span, Spec, Value};
 
 /// Values by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     known: BTreeMap<String, Known>,
+    /// What the configuration has that is no name.
+    ignored: BTreeMap<String, &'static str>,
+    /// What has a value in each layer.
+    of_layers: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +51,9 @@ impl Names {
             let known = Known { value: Some(value.clone()), varying: None, runtime: false };
             names.known.insert(name.clone(), known);
         }
+        names.ignored = spec.config_ignored.iter().cloned().collect();
+        let attributes = spec.layers.columns.iter().map(|column| column.name.value.as_str());
+        names.of_layers = attributes.chain(["layer"]).map(str::to_owned).collect();
         let mut dims: BTreeMap<&str, &Dim> = BTreeMap::new();
         for dim in &spec.dims {
             if let Some(first) = dims.get(dim.name.value.as_str()) {
@@ -172,9 +179,7 @@ impl Names {
                 outcome = match self.known.get(name) {
                     Some(Known { value: Some(_), .. }) => Ok(()),
                     Some(_) => Err(NoValue::Poisoned),
-                    None => {
-                        Err(NoValue::Error(Box::new(Error::new(self.unknown(name, &[]), span))))
-                    }
+                    None => Err(NoValue::Error(Box::new(self.unknown(name, &[], span)))),
                 };
             }
         });
@@ -183,36 +188,50 @@ impl Names {
             extra(name).or_else(|| self.known.get(name).and_then(|known| known.value.clone()))
         };
         expr.eval(&scope).map_err(|error| {
-            let fault = match error.problem {
-                Problem::UnknownName(name) => self.unknown(&name, &[]),
-                problem => Fault::Expression { problem, layer: None },
-            };
-            NoValue::Error(Box::new(Error::new(fault, error.span)))
+            NoValue::Error(Box::new(match error.problem {
+                Problem::UnknownName(name) => self.unknown(&name, &[], error.span),
+                problem => Error::new(Fault::Expression { problem, layer: None }, error.span),
+            }))
         })
     }
 
-    /// The fault for an unknown name, with the nearest among the pool's names and `more`.
-    pub(crate) fn unknown(&self, name: &str, more: &[&str]) -> Fault {
-        let candidates = self.known.keys().map(String::as_str).chain(more.iter().copied());
-        let nearest = nearest(name, candidates);
-        Fault::UnknownName { kind: NameKind::Value, name: name.to_owned(), nearest }
+    /// The error for an unknown name, with what is near among the pool's names and `more`.
+    pub(crate) fn unknown(&self, name: &str, more: &[&str], span: Span) -> Error {
+        let known = self.known.keys().map(String::as_str).chain(more.iter().copied());
+        self.unknown_among(NameKind::Value, name, known, span)
+    }
+
+    fn unknown_among<'n>(
+        &self,
+        kind: NameKind,
+        name: &str,
+        known: impl IntoIterator<Item = &'n str> + Clone,
+        span: Span,
+    ) -> Error {
+        let ignored = self.ignored.get(name).map(|found| Hint::Ignored(found));
+        // A column may well be called like the list that it was meant to name.
+        let of_layers = kind == NameKind::Value && self.of_layers.contains(name);
+        match ignored.or(of_layers.then_some(Hint::OfLayers)) {
+            Some(hint) => {
+                let fault = Fault::UnknownName { kind, name: name.to_owned(), nearest: None };
+                Error::new(fault, span).with(hint)
+            }
+            None => Error::unknown_name(kind, name, known, span),
+        }
     }
 
     /// A list by name. `Ok(None)`: poisoned.
-    pub(crate) fn list(&self, name: &str) -> Result<Option<&[i64]>, Fault> {
+    pub(crate) fn list(&self, name: &str, span: Span) -> Result<Option<&[i64]>, Box<Error>> {
         match self.known.get(name) {
             None => {
-                let lists = self
-                    .known
-                    .iter()
-                    .filter(|(_, known)| matches!(known.value, Some(Value::List(_))))
-                    .map(|(name, _)| name.as_str());
-                let nearest = nearest(name, lists);
-                Err(Fault::UnknownName { kind: NameKind::List, name: name.to_owned(), nearest })
+                let is_list =
+                    |(_, known): &(&String, &Known)| matches!(known.value, Some(Value::List(_)));
+                let lists = self.known.iter().filter(is_list).map(|(name, _)| name.as_str());
+                Err(Box::new(self.unknown_among(NameKind::List, name, lists, span)))
             }
             Some(Known { value: None, .. }) => Ok(None),
             Some(Known { value: Some(Value::Int(_)), .. }) => {
-                Err(Fault::NotAList { name: name.to_owned() })
+                Err(Box::new(Error::new(Fault::NotAList { name: name.to_owned() }, span)))
             }
             Some(Known { value: Some(Value::List(list)), .. }) => Ok(Some(list)),
         }

@@ -207,7 +207,7 @@ fn totals(plan: &Plan, text: &mut String) {
     };
     let of_sum = percent(saved, layout.sum_bytes);
     let bound = if layout.optimal {
-        "no smaller arena exists".to_owned()
+        "no smaller arena exists for this order".to_owned()
     } else {
         let gap = layout.total_bytes.saturating_sub(layout.least_bytes);
         let of_bound = percent(gap, layout.least_bytes);

@@ -66,6 +66,8 @@ pub struct Spec {
     pub exclusive: Vec<Name>,
     /// Integers and lists of integers of the model's configuration.
     pub config: Vec<(String, Value)>,
+    /// What else the configuration has, and what each is: no names, but known to a message.
+    pub config_ignored: Vec<(String, &'static str)>,
     /// Declared dims, in order of declaration.
     pub dims: Vec<Dim>,
     /// The layers and their attributes.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::error::{Error, Fault, MOST_LAYERS, NameKind, nearest};
+use crate::error::{Error, Fault, Hint, MOST_LAYERS, NameKind};
 use crate::expr::Expr;
 use crate::names::{Names, NoValue};
 use crate::spec::{ColumnSource, DEFAULT_STREAM, Launch, Name, Span, Spec, Target, Value};
@@ -193,13 +193,13 @@ fn resolve_layers(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option
         }
         let list = match &column.source {
             ColumnSource::List(list) => Some(list.value.as_slice()),
-            ColumnSource::Name(name) => match names.list(&name.value) {
+            ColumnSource::Name(name) => match names.list(&name.value, name.span) {
                 Ok(list) => {
                     poisoned |= list.is_none();
                     list
                 }
-                Err(fault) => {
-                    errors.push(Error::new(fault, name.span));
+                Err(error) => {
+                    errors.push(*error);
                     None
                 }
             },
@@ -298,7 +298,7 @@ impl Resolver<'_> {
                                 .map(|(name, _)| name.as_str())
                                 .chain(["layer"])
                                 .collect();
-                            error.fault = self.names.unknown(&name.clone(), &more);
+                            *error = self.names.unknown(&name.clone(), &more, error.span);
                         }
                         _ => {}
                     }
@@ -386,10 +386,8 @@ impl Resolver<'_> {
             let mut after = Vec::new();
             for each in &step.after {
                 let Some(target) = index.get(each.step.as_str()).copied() else {
-                    let nearest = nearest(&each.step, index.keys().copied());
-                    let kind = NameKind::Step;
-                    let fault = Fault::UnknownName { kind, name: each.step.clone(), nearest };
-                    self.push(fault, each.span);
+                    let (kind, known) = (NameKind::Step, index.keys().copied());
+                    self.errors.push(Error::unknown_name(kind, &each.step, known, each.span));
                     continue;
                 };
                 if !each.prev && target >= position {
@@ -440,12 +438,16 @@ impl Resolver<'_> {
         buffers: &[Buffer],
     ) -> Vec<usize> {
         let Some(group) = groups.get(&target.group).copied() else {
-            let nearest = nearest(&target.group, groups.keys().map(String::as_str));
-            let kind = NameKind::Group;
-            self.push(
-                Fault::UnknownName { kind, name: target.group.clone(), nearest },
-                target.span,
-            );
+            // A buffer's name without its group.
+            let mut full = Vec::new();
+            for group in self.spec.groups.iter().filter(|_| target.buffer.is_none()) {
+                if group.buffers.iter().any(|buffer| buffer.name.value == target.group) {
+                    full.push(format!("{}.{}", group.name.value, target.group));
+                }
+            }
+            let known = groups.keys().chain(&full).map(String::as_str);
+            let error = Error::unknown_name(NameKind::Group, &target.group, known, target.span);
+            self.errors.push(error);
             return Vec::new();
         };
         if let Some(wanted) = &target.buffer {
@@ -454,10 +456,22 @@ impl Resolver<'_> {
                 .map(|group| group.buffers.iter().map(|each| each.name.value.as_str()).collect())
                 .unwrap_or_default();
             if !names.contains(&wanted.as_str()) {
+                let full = |name: &str| format!("{}.{name}", target.group);
+                let names = names.iter().copied();
                 let kind = NameKind::Buffer;
-                let name = format!("{}.{wanted}", target.group);
-                let nearest = nearest(wanted, names).map(|n| format!("{}.{n}", target.group));
-                self.push(Fault::UnknownName { kind, name, nearest }, target.span);
+                let mut error = Error::unknown_name(kind, wanted, names, target.span);
+                if let Fault::UnknownName { name, nearest, .. } = &mut error.fault {
+                    *name = full(wanted);
+                    *nearest = nearest.as_deref().map(full);
+                }
+                for hint in &mut error.hints {
+                    if let Hint::Known(names) = hint {
+                        for name in names.iter_mut() {
+                            *name = full(name);
+                        }
+                    }
+                }
+                self.errors.push(error);
                 return Vec::new();
             }
         }
@@ -485,10 +499,8 @@ impl Resolver<'_> {
                 }
                 Some(None) => {}
                 None => {
-                    let nearest = nearest(&name.value, groups.keys().map(String::as_str));
-                    let kind = NameKind::Group;
-                    let fault = Fault::UnknownName { kind, name: name.value.clone(), nearest };
-                    self.push(fault, name.span);
+                    let (kind, known) = (NameKind::Group, groups.keys().map(String::as_str));
+                    self.errors.push(Error::unknown_name(kind, &name.value, known, name.span));
                 }
             }
         }

@@ -16,8 +16,8 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::config;
-use crate::error::{Error, Fault, NameKind, nearest};
+use crate::config::{self, Config};
+use crate::error::{Error, Fault, Hint, NameKind};
 use crate::expr::{Expr, Problem};
 use crate::spec::{
     After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name, Span,
@@ -118,10 +118,10 @@ pub fn read(text: &str, base: &Path) -> Read {
     let (root, errors) = match DeTable::parse(text) {
         Ok(root) => (root, Vec::new()),
         Err(_) if text.len() <= 64 << 10 => DeTable::parse_recoverable(text),
-        Err(error) => return nothing(vec![malformed(&error)]),
+        Err(error) => return nothing(vec![malformed(text, &error)]),
     };
     if !errors.is_empty() {
-        let mut errors: Vec<_> = errors.iter().map(malformed).collect();
+        let mut errors: Vec<_> = errors.iter().map(|error| malformed(text, error)).collect();
         errors.sort_by_key(|error| error.span);
         // After the first error of a line the parser is guessing.
         let mut line_end = 0;
@@ -149,8 +149,45 @@ fn nothing(errors: Vec<Error>) -> Read {
     Read { spec: Spec::default(), errors, gaps }
 }
 
-fn malformed(error: &toml::de::Error) -> Error {
-    Error::new(Fault::Syntax(short(error.message(), 400)), span(error.span().unwrap_or_default()))
+fn malformed(text: &str, error: &toml::de::Error) -> Error {
+    let place = error.span().unwrap_or_default();
+    unquoted(text, &place)
+        .unwrap_or_else(|| Error::new(Fault::Syntax(short(error.message(), 400)), span(place)))
+}
+
+/// The error for a name or an expression that stands as a value without its quotes, if that is what
+/// is at a place.
+fn unquoted(text: &str, place: &Range<usize>) -> Option<Error> {
+    let start = place.start;
+    let line = text.get(..start)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let before = text.get(line..start)?.trim_end();
+    let rest = text.get(start..)?.lines().next()?;
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+    let (key, value) = match before.strip_suffix('=') {
+        Some(before) => {
+            let inline = before.rsplit_once('{').is_some();
+            let key = before.rsplit(['{', ',']).next()?.trim();
+            let end = if inline { rest.find([',', '}']) } else { None };
+            (Some(key.to_owned()), rest.get(..end.unwrap_or(rest.len()))?)
+        }
+        // An entry of a list, which may have begun in an earlier line.
+        None => {
+            let list = text.get(..start)?.trim_end().ends_with(['[', ',']);
+            (None, rest.split([',', ']']).next().filter(|_| list)?)
+        }
+    };
+    let value = value.trim();
+    let is_name = |word: &str| word.split('.').all(is_name);
+    if value.len() > 120
+        || key.as_ref().is_some_and(|key| key.len() > 80 || !is_name(key))
+        || !value.contains(char::is_alphabetic)
+        || ["true", "false", "inf", "nan"].contains(&value.to_lowercase().as_str())
+    {
+        return None;
+    }
+    let written = is_name(value) || Expr::parse(value, &|_, _| Span::default()).is_ok();
+    let fault = Fault::Unquoted { key, value: value.to_owned() };
+    written.then(|| Error::new(fault, span(start..start + value.len())))
 }
 
 /// A byte range as a span. Texts are at most [`MOST_BYTES`] long, so nothing saturates.
@@ -184,8 +221,12 @@ struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     fn fault(&mut self, fault: Fault, span: Span) {
+        self.error(Error::new(fault, span));
+    }
+
+    fn error(&mut self, error: Error) {
         if self.errors.len() < MOST_ERRORS {
-            self.errors.push(Error::new(fault, span));
+            self.errors.push(error);
         }
     }
 
@@ -207,7 +248,8 @@ impl<'t> Reader<'t> {
             }
         }
         if let Some(node) = root.get("config") {
-            spec.config = self.config(node, base);
+            let Config { names, ignored } = self.config(node, base);
+            (spec.config, spec.config_ignored) = (names, ignored);
         }
         if let Some(node) = root.get("dims") {
             spec.dims = self.dims(node);
@@ -227,6 +269,7 @@ impl<'t> Reader<'t> {
         }
         // A dim that was left out must not give way to a value of the configuration.
         spec.config.retain(|(name, _)| !self.gaps.names.contains(name));
+        spec.config_ignored.retain(|(name, _)| !self.gaps.names.contains(name));
         spec
     }
 
@@ -251,20 +294,20 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn config(&mut self, node: &Node<'t>, base: &Path) -> Vec<(String, crate::spec::Value)> {
-        let names = match self.string("config", "the path of a file", node) {
+    fn config(&mut self, node: &Node<'t>, base: &Path) -> Config {
+        let config = match self.string("config", "the path of a file", node) {
             None => None,
             Some(path) => match config::load(&base.join(&path.value)) {
-                Ok(names) => Some(names),
+                Ok(config) => Some(config),
                 Err(fault) => {
                     self.fault(fault, path.span);
                     None
                 }
             },
         };
-        names.unwrap_or_else(|| {
+        config.unwrap_or_else(|| {
             self.gaps.unnamed.extend([NameKind::Value, NameKind::List, NameKind::Dim]);
-            Vec::new()
+            Config::default()
         })
     }
 
@@ -451,10 +494,8 @@ impl<'t> Reader<'t> {
         for (key, _) in in_order(table) {
             let word: &str = key.get_ref();
             if !known.contains(&word) {
-                let nearest = nearest(word, known.iter().copied());
-                let (key_text, table) = (short(word, 80), what.to_owned());
-                let fault = Fault::UnknownKey { key: key_text, table, nearest };
-                self.fault(fault, span(key.span()));
+                let error = Error::unknown_key(&short(word, 80), what, known, span(key.span()));
+                self.error(meant(word, known, error));
             }
         }
     }
@@ -651,9 +692,8 @@ impl<'t> Reader<'t> {
         let word = self.string(key, "a word", node)?;
         let found = find(&word.value);
         if found.is_none() {
-            let nearest = nearest(&word.value, words.iter().copied());
-            let fault = Fault::UnknownName { kind, name: short(&word.value, 80), nearest };
-            self.fault(fault, word.span);
+            let (name, known) = (short(&word.value, 80), words.iter().copied());
+            self.error(Error::unknown_name(kind, &name, known, word.span));
         }
         found.map(|value| Spanned::new(value, word.span))
     }
@@ -705,6 +745,25 @@ impl<'t> Reader<'t> {
         let same = !text.is_empty() && self.text.get(start..end) == Some(text);
         same.then(|| span(start..end))
     }
+}
+
+/// The error for an unknown key, where it is one of the Rust spelling or of another table.
+fn meant(key: &str, known: &[&str], mut error: Error) -> Error {
+    let table = |table| known.contains(&table);
+    let key = match key {
+        "on" if table("stream") => "stream",
+        "name" | "align" | "exclusive" | "rows" | "ubatches" if table("pool") => {
+            &format!("pool.{key}")
+        }
+        "dims" | "layers" if !table("pool") => &format!("[{key}]"),
+        "step" | "group" if !table("pool") => &format!("[[{key}]]"),
+        "config" if !table("pool") => return error.with(Hint::AtTop),
+        _ => return error,
+    };
+    if let Fault::UnknownKey { nearest, .. } = &mut error.fault {
+        *nearest = Some(key.to_owned());
+    }
+    error
 }
 
 const EXPRESSION: &str = "an integer or an expression";
@@ -969,6 +1028,11 @@ mod tests {
             // Text that is no TOML.
             ("dims.n = 1\ndims.n = 2", "syntax: duplicate key @ n"),
             ("dims.n = ", "syntax: string values must be quoted, expected literal string @ "),
+            (
+                "dims.n = 256k",
+                "syntax: string values must be quoted, expected literal string @ 256k",
+            ),
+            ("dims.n = True", "syntax: invalid boolean, expected `true` @ True"),
         ] {
             if errors(text) != [expected] {
                 wrong.push((errors(text), expected));
@@ -1007,12 +1071,47 @@ mod tests {
             ("[[step]]\nname = 's'\nstreem = 'x'", Some("did you mean `stream`?")),
             ("[[step]]\nname = 's'\nlaunch = 'Early'", Some("did you mean `early`?")),
             ("groups = []", Some("did you mean `group`?")),
-            ("zebra = 1", None),
+            ("zebra = 1", Some("there are `config`, `pool`, `dims`, `layers`, `step` and `group`")),
+            // Words of the Rust spelling, and of other tables.
+            ("[[step]]\nname = 's'\non = 'x'", Some("did you mean `stream`?")),
+            ("rows = 'n'", Some("did you mean `pool.rows`?")),
+            ("pool.dims = { n = 1 }", Some("did you mean `[dims]`?")),
+            ("pool.layers = { count = 1 }", Some("did you mean `[layers]`?")),
+            ("pool.step = []", Some("did you mean `[[step]]`?")),
+            (
+                "pool.config = 'c'",
+                Some("`config` stands at the top of the spec, before all tables"),
+            ),
         ] {
             let text = format!("pool.name = 'P'\n{text}");
             let errors = read(&text, Path::new(".")).errors;
             assert_eq!(errors[0].help().as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn names_and_expressions_without_quotes_are_told_as_such() {
+        let mut wrong = vec![];
+        for (text, value, written) in [
+            ("layers.count = num_layers", "num_layers", "layers.count = \"num_layers\""),
+            ("[dims]\nn = m / 2  # half", "m / 2", "n = \"m / 2\""),
+            ("[dims]\nn = 4 * m", "4 * m", "n = \"4 * m\""),
+            ("[dims]\nn = max(m, 2)", "max(m, 2)", "n = \"max(m, 2)\""),
+            ("dims = { n = no, m = 1 }", "no", "n = \"no\""),
+            ("[[step]]\nwhen = layer == 3", "layer == 3", "when = \"layer == 3\""),
+            ("shape = [m, 4]", "m", "\"m\""),
+            ("shape = [4, m / 2]", "m / 2", "\"m / 2\""),
+            ("after = [\n  prev.q,\n]", "prev.q", "\"prev.q\""),
+        ] {
+            let found = errors(text);
+            let expected = format!("syntax: `{value}` stands without quotes @ {value}");
+            let help = read(&format!("pool.name = 'P'\n{text}"), Path::new(".")).errors[0].help();
+            let expected_help = format!("a name or an expression stands in quotes: `{written}`");
+            if found != [expected] || help != Some(expected_help) {
+                wrong.push((text, found, help));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

@@ -129,7 +129,21 @@ fn dims_of_the_command_line_replace_those_of_the_spec_and_its_configuration() {
     let error = &json(&output)["errors"][0];
     assert_eq!(error["code"], "unknown_name");
     assert_eq!(error["help"], "did you mean `tokens`?");
+    assert_eq!(error["notes"], serde_json::json!(["given as argument `--dim token=1`"]));
     assert_eq!(error["line"], Value::Null, "the command line has no place in the spec");
+}
+
+#[test]
+fn a_dim_of_the_command_line_below_1_is_one_error() {
+    let output = run(&["plan", "small.toml", "--dim", "tokens=0"]);
+    assert_eq!(output.status.code(), Some(1));
+    expect("dim_below_1.txt", &output.stderr);
+    // `width` is computed from it.
+    let output = run(&["plan", "small.toml", "--format", "json", "--dim", "hidden_size=-2"]);
+    let errors = &json(&output)["errors"];
+    assert_eq!(errors.as_array().map(Vec::len), Some(1));
+    assert_eq!(errors[0]["code"], "shape");
+    assert_eq!(errors[0]["message"], "dim `hidden_size` is -2; a size must be at least 1");
 }
 
 #[test]
@@ -138,6 +152,9 @@ fn errors_are_drawn_on_standard_error() {
         ("refused.toml", "refused.txt"),
         ("race.toml", "race.txt"),
         ("mistakes.toml", "mistakes.txt"),
+        ("names.toml", "names.txt"),
+        ("no_config.toml", "no_config.txt"),
+        ("quotes.toml", "quotes.txt"),
     ] {
         let output = run(&["plan", spec]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{spec}");
@@ -190,6 +207,8 @@ fn a_pair_is_explained() {
         ("small.toml", "left", "right.values", "explain_may.txt"),
         ("small.toml", "right", "right", "explain_forced.txt"),
         ("refused.toml", "left", "right.scale", "explain_must_not.txt"),
+        ("refused.toml", "left", "right", "explain_groups.txt"),
+        ("small.toml", "right", "left", "explain_groups_all.txt"),
     ] {
         let output = run(&["explain", spec, a, b]);
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{expected}");
@@ -203,6 +222,42 @@ fn a_pair_is_explained() {
 }
 
 #[test]
+fn pairs_that_must_not_share_are_explained_first() {
+    let spec = br#"
+        pool.name = "Chain"
+        step = [
+            { name = "make", writes = ["g.a"] },
+            { name = "turn", reads = ["g.a"], writes = ["g.b"] },
+            { name = "fold", reads = ["g.b"], writes = ["g.c"] },
+            { name = "end", reads = ["g.c"] },
+        ]
+        [[group]]
+        name = "g"
+        buffer = [
+            { name = "a", dtype = "f32", shape = [1] },
+            { name = "c", dtype = "f32", shape = [1] },
+            { name = "b", dtype = "f32", shape = [1] },
+        ]
+    "#;
+    let output = run_with_input(&["explain", "-", "g", "g"], spec);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let starts: Vec<_> =
+        text(&output.stdout).lines().filter(|line| !line.starts_with([' '])).collect();
+    assert_eq!(
+        starts,
+        [
+            "3 pairs: 1 may share, 2 must not",
+            "",
+            "g.a and g.b must not share bytes",
+            "",
+            "g.c and g.b must not share bytes",
+            "",
+            "g.a and g.c may share bytes",
+        ]
+    );
+}
+
+#[test]
 fn names_to_explain_must_exist_and_differ() {
     let output = run(&["explain", "small.toml", "lefd", "right.value"]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
@@ -210,6 +265,12 @@ fn names_to_explain_must_exist_and_differ() {
     assert!(message.contains("no group is called `lefd`"), "{message}");
     assert!(message.contains("did you mean `left`?"), "{message}");
     assert!(message.contains("did you mean `right.values`?"), "{message}");
+    assert!(message.contains("given as argument `A`"), "{message}");
+    assert!(message.contains("given as argument `B`"), "{message}");
+    assert!(!message.contains("`small.toml` has"), "the spec is right: {message}");
+
+    let output = run(&["explain", "small.toml", "scale", "zebra"]);
+    expect("explain_no_such.txt", &output.stderr);
 
     let output = run(&["explain", "small.toml", "left", "left.values"]);
     assert_eq!(output.status.code(), Some(0));
@@ -230,6 +291,8 @@ fn specs_are_checked_a_line_each() {
             "no_such.toml: error[syntax]: cannot read `no_such.toml`: there is no such file",
         ]
     );
+    let output = run(&["check", "race.toml"]);
+    assert!(text(&output.stdout).ends_with(" (and 3 more errors; `scratchpool plan` shows all)\n"));
     assert_eq!(run(&["check", "small.toml"]).status.code(), Some(0));
     let output = run(&["check", "small.toml", "race.toml", "--format", "json"]);
     let files = &json(&output)["files"];
@@ -278,6 +341,7 @@ fn a_file_that_cannot_be_read_is_one_clear_error() {
         let output = run(&["plan", path]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{path}");
         assert_eq!(first_line(&output.stderr), format!("error[syntax]: {line}"));
+        assert!(!text(&output.stderr).contains("has an error"), "{path}");
         let output = run(&["plan", path, "--format", "json"]);
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), ""), "{path}");
         let errors = &json(&output)["errors"];

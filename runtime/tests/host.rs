@@ -342,6 +342,22 @@ fn an_event_covers_its_stream_even_past_early_launches_and_waits_hold_for_later_
 }
 
 #[test]
+fn an_event_stands_for_waits_that_no_step_has_followed_yet() {
+    let issue = |host: &Host, log: &Log| {
+        let streams = ["s", "t", "u"].map(|name| host.create_stream(name).unwrap());
+        let (first, second) = (host.create_event().unwrap(), host.create_event().unwrap());
+        log.step(host, &streams[0], Launch::Full, &["a"]);
+        host.record(&streams[0], &first).unwrap();
+        host.wait(&streams[1], &first).unwrap();
+        host.record(&streams[1], &second).unwrap();
+        host.wait(&streams[2], &second).unwrap();
+        log.step(host, &streams[2], Launch::Full, &["b"]);
+        log.step(host, &streams[1], Launch::Full, &["c"]);
+    };
+    assert_eq!(orders(issue, [("a", "b"), ("a", "c"), ("b", "c")]), [ALWAYS, ALWAYS, EITHER]);
+}
+
+#[test]
 fn an_empty_step_passes_order_on() {
     let issue = |host: &Host, log: &Log| {
         let (s, t) = (host.create_stream("s").unwrap(), host.create_stream("t").unwrap());

@@ -68,7 +68,7 @@ pub(super) fn pool(context: &Context<'_>) -> TokenStream {
         layout.total_bytes,
         layout.sum_bytes,
         if layout.optimal {
-            "no smaller arena exists".to_owned()
+            "no smaller arena exists for this order".to_owned()
         } else {
             format!("no arena is smaller than {}", layout.least_bytes)
         }

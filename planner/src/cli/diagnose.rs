@@ -10,7 +10,7 @@ use annotate_snippets::{Annotation, AnnotationKind, Level, Origin, Renderer, Sni
 
 use super::json;
 use super::source::Source;
-use crate::error::{Error, Fault, Label};
+use crate::error::{Error, Fault, Hint, Label};
 use crate::report::broken;
 use crate::spec::Span;
 use crate::toml_spec::MOST_ERRORS;
@@ -21,7 +21,7 @@ const MOST_DRAWN: usize = 50;
 /// Most bytes of a spec that are handed to the drawer for one error.
 const WIDEST_WINDOW: usize = 64 << 10;
 
-/// All errors, drawn, with a line that counts them.
+/// All errors, drawn, with a line that counts those of the spec.
 pub(crate) fn draw(errors: &[Error], source: &Source, colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.decor_style(DecorStyle::Ascii).term_width(110);
@@ -31,7 +31,11 @@ pub(crate) fn draw(errors: &[Error], source: &Source, colour: bool) -> String {
         text.push_str("\n\n");
     }
     let name = &source.name;
-    let title = match errors.len() {
+    let title = match errors.iter().filter(|error| in_the_spec(error)).count() {
+        0 => {
+            text.pop();
+            return text;
+        }
         1 => format!("`{name}` has an error"),
         count if count <= MOST_DRAWN => format!("`{name}` has {count} errors"),
         count if count < MOST_ERRORS => {
@@ -45,6 +49,12 @@ pub(crate) fn draw(errors: &[Error], source: &Source, colour: bool) -> String {
     );
     text.push('\n');
     text
+}
+
+/// Whether an error is one of the spec, and not of the command line.
+fn in_the_spec(error: &Error) -> bool {
+    let argument = |hint: &Hint| matches!(hint, Hint::Argument(_));
+    !matches!(error.fault, Fault::Unreadable { .. }) && !error.hints.iter().any(argument)
 }
 
 fn one(error: &Error, source: &Source, renderer: &Renderer) -> String {
@@ -159,8 +169,8 @@ pub(crate) fn in_one_line(errors: &[Error], source: &Source) -> String {
     let text = format!("{place}error[{}]: {}", first.code(), first.message());
     match errors.len() {
         1 => text,
-        2 => format!("{text} (and 1 more error)"),
-        count => format!("{text} (and {} more errors)", count - 1),
+        2 => format!("{text} (and 1 more error; `scratchpool plan` shows all)"),
+        count => format!("{text} (and {} more errors; `scratchpool plan` shows all)", count - 1),
     }
 }
 

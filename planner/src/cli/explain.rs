@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::json;
-use crate::error::{Conflict, Error, Fault, NameKind, nearest, pair_layers};
+use crate::error::{Conflict, Error, Hint, NameKind, pair_layers};
 use crate::explain::{Proof, ProofPath};
 use crate::plan::{Explainer, Plan};
 use crate::report::{amount, chain, reach, wrap};
@@ -27,8 +27,9 @@ enum Answer {
     MustNot(Option<Box<Conflict>>),
 }
 
-/// The buffers that a word of the command line names: one, or those of a group.
-pub(crate) fn buffers(plan: &Plan, word: &str) -> Result<Vec<usize>, Box<Error>> {
+/// The buffers that a word of the command line, its argument `argument`, names: one, or those of a
+/// group.
+pub(crate) fn buffers(plan: &Plan, argument: &str, word: &str) -> Result<Vec<usize>, Box<Error>> {
     let structure = &plan.structure;
     if let Some(buffer) = plan.buffer(word) {
         return Ok(vec![buffer]);
@@ -39,9 +40,8 @@ pub(crate) fn buffers(plan: &Plan, word: &str) -> Result<Vec<usize>, Box<Error>>
     let kind = if word.contains('.') { NameKind::Buffer } else { NameKind::Group };
     let groups = structure.groups.iter().map(|group| group.name.as_str());
     let names = structure.buffers.iter().map(|buffer| buffer.name.as_str());
-    let nearest = nearest(word, groups.chain(names));
-    let fault = Fault::UnknownName { kind, name: word.to_owned(), nearest };
-    Err(Box::new(Error::new(fault, Span::default())))
+    let error = Error::unknown_name(kind, word, groups.chain(names), Span::default());
+    Err(Box::new(error.with(Hint::Argument(argument.to_owned()))))
 }
 
 /// What is known about each pair of two different buffers, one of each list.
@@ -76,13 +76,23 @@ fn pair<'p>(plan: &'p Plan, explainer: &Explainer<'_>, a: usize, b: usize) -> Op
 
 // ---- for people ----
 
-/// All pairs, a paragraph each; `word` is what was asked for.
+/// All pairs, a paragraph each, those that must not share first; `word` is what was asked for.
 pub(crate) fn draw(pairs: &[Pair<'_>], word: &str) -> String {
     if pairs.is_empty() {
         return format!("{word} is one buffer; there is no pair to explain\n");
     }
+    let may = |pair: &&Pair<'_>| matches!(pair.answer, Answer::May(_));
+    let (may, must_not): (Vec<_>, Vec<_>) = pairs.iter().partition(may);
     let mut text = String::new();
-    for (position, pair) in pairs.iter().enumerate() {
+    if pairs.len() > 1 {
+        let answers = match (may.len(), must_not.len()) {
+            (_, 0) => "all may share".to_owned(),
+            (0, _) => "none may share".to_owned(),
+            (may, must_not) => format!("{may} may share, {must_not} must not"),
+        };
+        let _ = writeln!(text, "{} pairs: {answers}\n", pairs.len());
+    }
+    for (position, pair) in must_not.into_iter().chain(may).enumerate() {
         if position > 0 {
             text.push('\n');
         }

@@ -19,6 +19,7 @@ mod json;
 mod plan_json;
 mod source;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -26,11 +27,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::error::{Error, Fault, NameKind, nearest};
+use crate::error::{Error, Fault, Hint, NameKind, hint_at_config};
 use crate::expr::Expr;
 use crate::plan::{Plan, analyze, plan};
 use crate::report;
-use crate::spec::{Dim, DimValue, Name, Span, is_name};
+use crate::spec::{Dim, DimValue, Name, Span, Spec, is_name};
 use crate::toml_spec::{self, MOST_ERRORS};
 use source::Source;
 
@@ -156,11 +157,11 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
             let (source, planned) = planned(&spec, &options, stdin);
             match planned {
                 Ok(plan) => {
-                    let stdout = match options.format {
-                        Format::Table => report::map(&plan),
-                        Format::Json => plan_json::write(&plan),
+                    let (stdout, stderr) = match options.format {
+                        Format::Table => (report::map(&plan), warnings(&plan, &source)),
+                        Format::Json => (plan_json::write(&plan), String::new()),
                     };
-                    Output { stdout, ..Output::default() }
+                    Output { stdout, stderr, ..Output::default() }
                 }
                 Err(errors) => failed(&errors, &source, options.format, colour),
             }
@@ -181,6 +182,16 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
         }
         Command::Check { specs, options } => check(&specs, &options, stdin),
     }
+}
+
+/// What a plan's declaration says without effect, a line each.
+fn warnings(plan: &Plan, source: &Source) -> String {
+    let mut text = String::new();
+    for warning in plan.warnings() {
+        let (line, column) = source.position(warning.span);
+        let _ = writeln!(text, "warning: {}:{line}:{column}: {}", source.name, warning.text);
+    }
+    text
 }
 
 fn failed(errors: &[Error], source: &Source, format: Format, colour: bool) -> Output {
@@ -208,6 +219,7 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
                 let size = report::size(bytes);
                 let _ =
                     writeln!(output.stdout, "{name}: ok, `{pool}` takes {bytes} bytes ({size})");
+                output.stderr.push_str(&warnings(plan, &source));
                 &[]
             }
             Err(errors) => {
@@ -237,20 +249,77 @@ fn planned(
     stdin: &mut dyn Read,
 ) -> (Source, Result<Plan, Vec<Error>>) {
     let (source, read) = read(path, options, stdin);
-    let planned = read.and_then(|read| match plan(&read.spec) {
-        Ok(plan) if read.errors.is_empty() => Ok(plan),
-        Ok(_) => Err(read.errors),
-        Err(later) => {
-            let later = later.into_iter().filter(|error| read.stands(error)).collect();
-            Err([read.errors, later].concat())
-        }
-    });
-    let planned = planned.map_err(|mut errors| {
-        errors.sort_by_key(|error| error.span);
-        errors.truncate(MOST_ERRORS);
-        errors
+    let planned = read.and_then(|read| {
+        let errors = match plan(&read.spec) {
+            Ok(plan) if read.errors.is_empty() => return Ok(plan),
+            Ok(_) => read.errors,
+            Err(later) => {
+                let later = later.into_iter().filter(|error| read.stands(error)).collect();
+                [read.errors, later].concat()
+            }
+        };
+        Err(told(errors, &read.spec, options))
     });
     (source, planned)
+}
+
+/// Errors as they are told: by place, and each with its cause once.
+fn told(mut errors: Vec<Error>, spec: &Spec, options: &Options) -> Vec<Error> {
+    for (name, value) in options.dims.iter().filter(|(_, value)| *value < 1) {
+        let depending = depending(spec, name);
+        let before = errors.len();
+        errors.retain(|error| !is_small(error, spec, &depending));
+        if errors.len() < before {
+            let fault = Fault::DimValue { dim: name.clone(), value: *value };
+            errors.push(Error::new(fault, Span::default()).with(dim_argument(name, *value)));
+        }
+    }
+    errors.sort_by_key(|error| error.span);
+    if spec.config.is_empty() && spec.config_ignored.is_empty() {
+        hint_at_config(&mut errors);
+    }
+    errors.truncate(MOST_ERRORS);
+    errors
+}
+
+fn dim_argument(name: &str, value: i64) -> Hint {
+    Hint::Argument(format!("--dim {name}={value}"))
+}
+
+/// A dim and all that are computed from it.
+fn depending<'s>(spec: &'s Spec, name: &'s str) -> BTreeSet<&'s str> {
+    let mut depending = BTreeSet::from([name]);
+    loop {
+        let before = depending.len();
+        for dim in &spec.dims {
+            if let DimValue::Expr(expr) = &dim.value
+                && uses(expr, &depending)
+            {
+                depending.insert(&dim.name.value);
+            }
+        }
+        if depending.len() == before {
+            return depending;
+        }
+    }
+}
+
+fn uses(expr: &Expr, names: &BTreeSet<&str>) -> bool {
+    let mut found = false;
+    expr.names(&mut |name, _| found |= names.contains(name));
+    found
+}
+
+/// Whether an error is that a size from one of the dims is below 1.
+fn is_small(error: &Error, spec: &Spec, dims: &BTreeSet<&str>) -> bool {
+    let buffers = || spec.groups.iter().flat_map(|group| &group.buffers);
+    match &error.fault {
+        Fault::DimValue { dim, .. } => dims.contains(dim.as_str()),
+        Fault::Dimension { .. } => buffers()
+            .flat_map(|buffer| &buffer.shape)
+            .any(|extent| extent.span == error.span && uses(extent, dims)),
+        _ => false,
+    }
 }
 
 /// A plan and the buffers that two words of the command line name in it.
@@ -268,14 +337,15 @@ fn explained(
     let (source, read) = read(path, options, stdin);
     let explained = read.and_then(|read| {
         if !read.errors.is_empty() {
-            return Err(read.errors);
+            return Err(told(read.errors, &read.spec, options));
         }
         let (plan, errors) = analyze(&read.spec);
         let claim = |error: &Error| matches!(error.fault, Fault::NotExclusive { .. });
         let Some(plan) = plan.filter(|_| errors.iter().all(claim)) else {
-            return Err(errors);
+            return Err(told(errors, &read.spec, options));
         };
-        match words.map(|word| explain::buffers(&plan, word)) {
+        let [a, b] = words;
+        match [explain::buffers(&plan, "A", a), explain::buffers(&plan, "B", b)] {
             [Ok(a), Ok(b)] => Ok((plan, [a, b])),
             found => Err(found.into_iter().filter_map(|each| each.err().map(|e| *e)).collect()),
         }
@@ -313,9 +383,8 @@ fn set_dims(read: &mut toml_spec::Read, dims: &[(String, i64)]) {
         } else if whole {
             let known = spec.dims.iter().map(|dim| dim.name.value.as_str());
             let known = known.chain(spec.config.iter().map(|(name, _)| name.as_str()));
-            let nearest = nearest(name, known);
-            let fault = Fault::UnknownName { kind: NameKind::Dim, name: name.clone(), nearest };
-            read.errors.push(Error::new(fault, Span::default()));
+            let error = Error::unknown_name(NameKind::Dim, name, known, Span::default());
+            read.errors.push(error.with(dim_argument(name, *value)));
         }
     }
 }
