@@ -283,6 +283,24 @@ fn a_graph_keeps_its_pools_memory_alive_and_pointers_never_move() {
     graph.replay(MAX).unwrap();
     assert_eq!(gpu.wrong().unwrap(), 0);
     drop(taken);
+    // A pool that is dropped before the capture ends stays with the graph all the same.
+    let mut early = self::pool(gpu);
+    let mut pass = early.begin(MAX).unwrap();
+    let capture = gpu.cuda.capture(pass.streams(), MAX, CaptureMode::ThreadLocal).unwrap();
+    let mut layer = pass.layer(0).unwrap();
+    let mut step = layer.q_proj().unwrap();
+    control.fill(gpu, step.buffers().q, 0).unwrap();
+    drop(step);
+    let mut step = layer.attention().unwrap();
+    control.check(gpu, step.buffers().q, 0).unwrap();
+    drop(step);
+    drop(layer);
+    drop(pass);
+    drop(early);
+    let late = capture.end().unwrap();
+    assert_eq!(late.arenas(), 1);
+    late.replay(MAX).unwrap();
+    assert_eq!(gpu.wrong().unwrap(), 0);
     // Dropped while it runs.
     graph.replay(MAX).unwrap();
     drop(graph);

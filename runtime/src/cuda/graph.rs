@@ -29,9 +29,9 @@
 //! | launches, copies on the device, memsets | captured |
 //! | copies to and from the host through a view or the device | [`CudaError::Capturing`] |
 //! | allocating a pool, or a live range under `Backing::PerCall` | [`CudaError::Capturing`] |
-//! | dropping a pool | its arena is freed after the capture |
+//! | dropping a pool | its arena stays with the graph, or is freed after the capture |
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
@@ -68,6 +68,8 @@ impl CaptureMode {
 pub struct Capture {
     shared: Rc<Shared>,
     lanes: Vec<Stream>,
+    /// Held from the start: a pool may be dropped before its capture ends.
+    arenas: Vec<Rc<Block>>,
     rows: usize,
     era: u64,
     open: bool,
@@ -103,6 +105,7 @@ impl Cuda {
             }
             lane.check_eager("capturing")?;
         }
+        let arenas = arenas_of(&lanes);
         barrier(&lanes)?;
         let first = first.clone();
         raw::named("cuStreamBeginCapture", first.begin_capture(mode.raw()))?;
@@ -111,7 +114,7 @@ impl Cuda {
             lane.lane.era.set(era);
         }
         let shared = Rc::clone(&self.shared);
-        let capture = Capture { shared, lanes, rows, era, open: true };
+        let capture = Capture { shared, lanes, arenas, rows, era, open: true };
         // From here on an error drops the capture, which ends it.
         fork_from_first(&capture.lanes)?;
         Ok(capture)
@@ -128,20 +131,8 @@ impl Capture {
     pub fn end(mut self) -> Result<Graph, Error> {
         let ended = self.close();
         let graph = ended?.ok_or(CudaError::NoStreams)?;
-        let mut arenas: Vec<Rc<Block>> = Vec::new();
-        for lane in &self.lanes {
-            for arena in lane.lane.arenas.borrow().iter().filter_map(std::rc::Weak::upgrade) {
-                if !arenas.iter().any(|known| Rc::ptr_eq(known, &arena)) {
-                    arenas.push(arena);
-                }
-            }
-        }
-        Ok(Graph {
-            replayed: graph,
-            lanes: std::mem::take(&mut self.lanes),
-            arenas,
-            rows: self.rows,
-        })
+        let (lanes, arenas) = (std::mem::take(&mut self.lanes), std::mem::take(&mut self.arenas));
+        Ok(Graph { replayed: graph, lanes, arenas, rows: self.rows })
     }
 
     /// Joins all streams into the first, ends the capture, and goes back to eager work.
@@ -162,6 +153,19 @@ impl Capture {
         self.shared.close_capture(self.era);
         joined.and(ended)
     }
+}
+
+/// The arenas of the pools that use the streams.
+fn arenas_of(lanes: &[Stream]) -> Vec<Rc<Block>> {
+    let mut arenas: Vec<Rc<Block>> = Vec::new();
+    for lane in lanes {
+        for arena in lane.lane.arenas.borrow().iter().filter_map(Weak::upgrade) {
+            if !arenas.iter().any(|known| Rc::ptr_eq(known, &arena)) {
+                arenas.push(arena);
+            }
+        }
+    }
+    arenas
 }
 
 fn end(first: &Stream) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {

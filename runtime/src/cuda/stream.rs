@@ -136,6 +136,12 @@ impl Stream {
         stronger(kind, step.least)
     }
 
+    /// Makes the next launch a full one.
+    #[cold]
+    pub(super) fn owe_full(&self) {
+        self.lane.step.set(Step { fresh: Some(Launch::Full), least: Launch::Full });
+    }
+
     pub(super) fn enter_step(&self, kind: Launch) {
         self.leave_step();
         let least = self.lane.step.get().least;
