@@ -1,0 +1,1 @@
+//! CUDA sources, their compilation and launch.
