@@ -5,10 +5,10 @@
 //!
 //! | stage | file | what it does |
 //! | --- | --- | --- |
-//! | parse | [`parse`] | the struct and its attributes become a planner spec, with places |
-//! | analyze | [`expand`] | the planner checks, proves and packs; its errors get their places |
-//! | model | [`api`] | which step hands out which views, and where they may be absent |
-//! | codegen | [`codegen`] | layout, schedule, pool, guards, documentation |
+//! | parse | `parse` | the struct and its attributes become a planner spec, with places |
+//! | analyze | `expand` | the planner checks, proves and packs; its errors get their places |
+//! | model | `api` | which step hands out which views, and where they may be absent |
+//! | codegen | `codegen` | layout, schedule, pool, guards, documentation |
 
 mod api;
 mod codegen;

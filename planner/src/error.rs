@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::expr::Problem;
-use crate::spec::Span;
+use crate::spec::{DType, Launch, Span};
 
 macro_rules! codes {
     ($($variant:ident $word:literal $doc:literal,)*) => {
@@ -574,9 +574,9 @@ impl Error {
             Fault::ReadBeforeWrite { layers, .. } => {
                 vec![format!("happens in {}", layer_list(layers))]
             }
-            Fault::Race(conflict) | Fault::Reuse(conflict) => vec![pair_layers(conflict)],
+            Fault::Race(conflict) | Fault::Reuse(conflict) => vec![pair_layers(&conflict.layers)],
             Fault::NotExclusive { conflict, bytes, pairs, .. } => {
-                let mut notes = vec![pair_layers(conflict)];
+                let mut notes = vec![pair_layers(&conflict.layers)];
                 if pairs.len() > 1 {
                     let names: Vec<_> =
                         pairs.iter().map(|(a, b)| format!("`{a}` and `{b}`")).collect();
@@ -606,6 +606,14 @@ impl Error {
         let nearest =
             |name: &Option<String>| name.as_ref().map(|name| format!("did you mean `{name}`?"));
         match &self.fault {
+            Fault::UnknownName { kind: NameKind::DType, nearest: None, .. } => {
+                let words: Vec<_> = DType::ALL.iter().map(|dtype| dtype.as_str()).collect();
+                Some(format!("there are {}", words.join(", ")))
+            }
+            Fault::UnknownName { kind: NameKind::Launch, nearest: None, .. } => {
+                let words = Launch::ALL.map(Launch::as_str);
+                Some(format!("there are {}", words.join(", ")))
+            }
             Fault::UnknownKey { nearest: name, .. } | Fault::UnknownName { nearest: name, .. } => {
                 nearest(name)
             }
@@ -747,9 +755,10 @@ pub fn layer_list(layers: &[usize]) -> String {
     format!("layers {}", parts.join(", "))
 }
 
-fn pair_layers(conflict: &Conflict) -> String {
-    let same = conflict.layers.iter().all(|(a, b)| a == b);
-    let firsts: Vec<usize> = conflict.layers.iter().map(|(a, _)| *a).collect();
+/// `happens in layers 2, 4` or `happens between layers 2 and 3, 3 and 0 of the next pass`.
+pub(crate) fn pair_layers(layers: &[(usize, usize)]) -> String {
+    let same = layers.iter().all(|(a, b)| a == b);
+    let firsts: Vec<usize> = layers.iter().map(|(a, _)| *a).collect();
     if same {
         return format!("happens in {}", layer_list(&firsts));
     }
@@ -757,8 +766,8 @@ fn pair_layers(conflict: &Conflict) -> String {
         let next = if b < a { " of the next pass" } else { "" };
         format!("{a} and {b}{next}")
     };
-    let shown: Vec<String> = conflict.layers.iter().take(6).map(|(a, b)| pair(*a, *b)).collect();
-    let more = conflict.layers.len().saturating_sub(shown.len());
+    let shown: Vec<String> = layers.iter().take(6).map(|(a, b)| pair(*a, *b)).collect();
+    let more = layers.len().saturating_sub(shown.len());
     let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
     format!("happens between layers {}{tail}", shown.join(", "))
 }
@@ -771,15 +780,26 @@ fn pair_layers(conflict: &Conflict) -> String {
 /// assert_eq!(nearest("zebra", ["stream", "name"]), None);
 /// ```
 pub fn nearest<'n>(word: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    // No candidate is that long, and a name of a megabyte is not worth the comparison.
+    // No name that anyone wrote by hand is that long or has that many others beside it; what a
+    // program wrote wrongly is not worth the comparisons.
     if word.len() > 256 {
         return None;
     }
     let word = word.to_lowercase();
-    let limit = word.chars().count().div_ceil(3).max(1);
+    let length = word.chars().count();
+    let limit = length.div_ceil(3).max(1);
     candidates
         .into_iter()
-        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
+        .take(300)
+        .filter_map(|candidate| {
+            let lower = candidate.to_lowercase();
+            // A word cut short or drawn out is a slip too, however long the rest.
+            let shorter = lower.len().min(word.len());
+            let part = shorter >= 3 && (lower.starts_with(&word) || word.starts_with(&lower));
+            let near = part || lower.chars().count().abs_diff(length) <= limit;
+            let most = if part { limit } else { usize::MAX };
+            near.then(|| (distance(&word, &lower).min(most), candidate))
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate.to_owned())
@@ -821,6 +841,13 @@ mod tests {
         ] {
             assert_eq!(distance(a, b), steps, "{a} {b}");
         }
+    }
+
+    #[test]
+    fn a_word_cut_short_or_drawn_out_is_near() {
+        assert_eq!(nearest("alignment", ["name", "align"]).as_deref(), Some("align"));
+        assert_eq!(nearest("indices", ["indices_of_topk"]).as_deref(), Some("indices_of_topk"));
+        assert_eq!(nearest("a", ["align"]), None);
     }
 
     #[test]

@@ -40,6 +40,7 @@
 //!     "#,
 //!     std::path::Path::new("."),
 //! )
+//! .whole()
 //! .expect("well-formed");
 //! let plan = plan(&spec).expect("one stream orders everything");
 //! // `a` and `c` are never live together, so they share bytes.
@@ -62,6 +63,8 @@ mod names;
 pub mod packing;
 pub mod place;
 pub mod plan;
+#[cfg(feature = "cli")]
+pub mod report;
 pub mod schedule;
 pub mod sizes;
 pub mod spec;

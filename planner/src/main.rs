@@ -8,11 +8,11 @@ use scratchpool_planner::cli;
 
 fn main() -> ExitCode {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let streams = cli::Streams {
+    let mut streams = cli::Streams {
         stdin: &mut io::stdin().lock(),
         stdout: &mut io::stdout().lock(),
         stderr: &mut io::stderr().lock(),
         colour,
     };
-    ExitCode::from(cli::run(std::env::args_os(), streams))
+    ExitCode::from(cli::run(std::env::args_os(), &mut streams))
 }

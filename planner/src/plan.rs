@@ -106,17 +106,21 @@ impl Plan {
         self.interference.binary_search(&(a.min(b), a.max(b))).is_ok()
     }
 
+    /// The bytes that two buffers have in common in the arena.
+    pub fn shared_bytes(&self, a: usize, b: usize) -> u64 {
+        let range = |buffer: usize| {
+            let placed = self.layout.buffers.get(buffer);
+            placed.map_or((0, 0), |placed| (placed.offset, placed.offset + placed.bytes))
+        };
+        let ((a_start, a_end), (b_start, b_end)) = (range(a), range(b));
+        a_end.min(b_end).saturating_sub(a_start.max(b_start))
+    }
+
     /// The pairs of buffers whose bytes overlap in the arena.
     pub fn sharing(&self) -> Vec<(usize, usize)> {
-        let mut pairs = Vec::new();
-        for (b, high) in self.layout.buffers.iter().enumerate() {
-            for (a, low) in self.layout.buffers.iter().take(b).enumerate() {
-                if low.offset < high.offset + high.bytes && high.offset < low.offset + low.bytes {
-                    pairs.push((a, b));
-                }
-            }
-        }
-        pairs
+        let count = self.layout.buffers.len();
+        let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
+        pairs.filter(|(a, b)| self.shared_bytes(*a, *b) > 0).collect()
     }
 }
 

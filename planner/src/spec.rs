@@ -6,7 +6,7 @@
 //! list of Rust tokens).
 //!
 //! Invariant: a `Spec` is only well-formed as syntax. Names may be unknown, sizes impossible,
-//! steps duplicated: [`crate::model`] finds that out and returns all of it at once.
+//! steps duplicated: [`crate::structure`] and [`crate::sizes`] find that out and return all of it at once.
 
 use crate::expr::Expr;
 

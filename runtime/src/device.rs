@@ -13,6 +13,11 @@ use crate::view::{View, ViewMut};
 
 /// Where scratch memory lives and kernels run.
 ///
+/// # Errors
+///
+/// Every method returns what the device reports as [`Error::Device`], and what has a name of its
+/// own under that name. A method that fails has done nothing.
+///
 /// Cloning gives a second handle to the same device.
 ///
 /// # Safety
@@ -20,13 +25,14 @@ use crate::view::{View, ViewMut};
 /// A pool hands out views on the word of these methods, so an implementor guarantees:
 ///
 /// - a block is of at least the bytes asked, aligned as asked, disjoint from every other live
-///   block, initialised, and its address does not change;
+///   block, and its address does not change; where the host can dereference it, it is initialised;
 /// - a block that is dropped or [retired](Self::retire) is not given back while work that was
 ///   issued before could still touch it;
 /// - work on one stream and across events is ordered as the methods say, or, where it is not, no
 ///   memory is harmed (the host device runs one kernel at a time);
 /// - where `Stream` is [`HostStream`](crate::HostStream), memory is what [`Host`](crate::Host)
 ///   allocated.
+#[expect(clippy::missing_errors_doc, reason = "said once, for all methods, above")]
 pub unsafe trait Device: Clone + core::fmt::Debug {
     /// One block of device memory. Dropping it is always safe: it waits, or defers, or leaks.
     type Memory;
@@ -56,12 +62,20 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         Ok(())
     }
 
+    /// Says that work of these streams uses this block: the arena of one copy of a pool.
+    fn adopt(&self, streams: &[Self::Stream], memory: &Self::Memory) {
+        let _ = (streams, memory);
+    }
+
     /// The device address of a block. It is a number to compute with; only on the host may it be
     /// dereferenced, and there it carries the block's provenance.
     fn base(memory: &Self::Memory) -> *mut u8;
 
     /// Creates a stream. The name is for people.
     fn create_stream(&self, name: &'static str) -> Result<Self::Stream, Error>;
+
+    /// Whether a stream belongs to this device, so that it may work on its memory.
+    fn owns(&self, stream: &Self::Stream) -> bool;
 
     /// Creates an event that has not been recorded. Waiting for it does nothing.
     fn create_event(&self) -> Result<Self::Event, Error>;
@@ -88,6 +102,12 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     /// Waits until everything issued so far is done.
     fn synchronize(&self) -> Result<(), Error>;
 
+    /// Whether what the stream is given now is recorded for later instead of executed.
+    fn is_capturing(&self, stream: &Self::Stream) -> bool {
+        let _ = stream;
+        false
+    }
+
     /// Copies device bytes to the host, after all that `stream` holds so far, and waits for it.
     ///
     /// # Safety
@@ -113,6 +133,22 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         to: *mut u8,
         from: &[u8],
     ) -> Result<(), Error>;
+
+    /// Fills device bytes with one value, in order on `stream`.
+    ///
+    /// # Safety
+    ///
+    /// As [`write_bytes`](Self::write_bytes), for `bytes` bytes.
+    unsafe fn fill_bytes(
+        &self,
+        stream: &Self::Stream,
+        to: *mut u8,
+        bytes: usize,
+        value: u8,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_bytes(stream, to, &vec![value; bytes]) }
+    }
 
     /// The elements of a view, row-major, after all that its stream holds so far.
     fn copy_to_host<T: Element, const R: usize>(

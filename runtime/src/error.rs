@@ -2,7 +2,7 @@
 //!
 //! | when | errors |
 //! | --- | --- |
-//! | allocating a pool | [`Size`](Error::Size), [`Dim`](Error::Dim), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`Device`](Error::Device) |
+//! | allocating a pool | [`Size`](Error::Size), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`ForeignDevice`](Error::ForeignDevice), [`Device`](Error::Device) |
 //! | `begin` | [`TooManyRows`](Error::TooManyRows) |
 //! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
 //! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
@@ -87,14 +87,6 @@ pub enum Error {
         /// Elements of the view.
         expected: usize,
     },
-    /// A dim given at start-up is not a size.
-    #[error("dim `{dim}` is {value}; it must be at least 1")]
-    Dim {
-        /// The dim.
-        dim: &'static str,
-        /// Its value.
-        value: usize,
-    },
     /// The device has not that much memory left.
     #[error("{bytes} bytes aligned to {align} could not be allocated")]
     OutOfMemory {
@@ -121,6 +113,12 @@ pub enum Error {
         given: usize,
         /// Streams that the schedule names.
         expected: usize,
+    },
+    /// The caller handed in a stream of another device.
+    #[error("the stream handed in for `{stream}` belongs to another device")]
+    ForeignDevice {
+        /// The schedule's name for it.
+        stream: &'static str,
     },
     /// The constant tables contradict each other.
     #[error("the schedule's tables contradict each other: {what} (entry {at})")]
@@ -150,6 +148,10 @@ pub enum Error {
          new pass"
     )]
     OrderLost,
+    /// A failure of the CUDA device.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] crate::cuda::CudaError),
     /// A failure that the device reports.
     #[error("the device failed: {0}")]
     Device(Arc<dyn std::error::Error + Send + Sync>),

@@ -19,19 +19,20 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | crate root | [`Device`], [`Host`], [`View`], [`ViewMut`], element types, [`Error`], [`MemoryReport`] |
+//! | `cuda` | the CUDA device, with the feature of that name, which is on by default |
 //! | [`tables`] | the constant schedule and layout that the macro emits |
 //! | `generated` | what generated code calls; not for people |
 //!
 //! # Safety
 //!
 //! What safe code can do with a pool cannot race, given a declaration that names every access.
-//! That rests on three things, each kept in one place: the order is issued as declared ([`walk`]'s
-//! invariant), views of overlapping bytes cannot be held together (borrows, in `pool`), and views
-//! point into live memory (`view`'s invariant). On the host even a wrong schedule cannot race
-//! in memory: kernels run one at a time.
-//!
-//! [`walk`]: crate#safety
+//! That rests on three things, each kept in one place: the order is issued as declared (the
+//! invariant of `walk.rs`), views of overlapping bytes cannot be held together (borrows, in
+//! `pool.rs`), and views point into live memory (the invariant of `view.rs`). On the host even a
+//! wrong schedule cannot race in memory: kernels run one at a time.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod device;
 mod element;
 mod error;

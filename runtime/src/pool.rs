@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::plan::{MemoryReport, Place, Plan};
 use crate::storage::{Backing, Prepare, Storage};
 use crate::view::{View, ViewMut};
-use crate::walk::{Lanes, Walk, Walker, check};
+use crate::walk::{Lanes, Ready, Walk, Walker, check};
 
 /// A pool: `N` copies of the arena, each with its own streams, events and progress.
 pub struct PoolCore<D: Device, P: Plan, const N: usize = 1> {
@@ -109,6 +109,7 @@ impl<D: Device, P: Plan, const N: usize> PoolCore<D, P, N> {
             .map(|streams| {
                 let lanes = Lanes::new(device, P::SCHEDULE, streams?)?;
                 let storage = Storage::new(device, &plan, backing)?;
+                storage.adopt(device, lanes.streams());
                 Ok(Replica { lanes, state: State { walk: Walk::new(P::SCHEDULE), storage } })
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -197,6 +198,23 @@ impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
         self.cursor.state.walk.rows()
     }
 
+    /// The streams of this copy, in the schedule's order.
+    pub fn streams(&self) -> &[D::Stream] {
+        self.cursor.lanes.streams()
+    }
+
+    /// Ends the pass, and says what dropping it could not.
+    ///
+    /// # Errors
+    ///
+    /// What the device reports of the order of the steps not asked for, and what an earlier `Drop`
+    /// could not report.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let mut walker = self.cursor.walker();
+        walker.finish_pass();
+        walker.walk.late()
+    }
+
     /// Opens a layer, after issuing the order of the skipped ones before it.
     ///
     /// # Errors
@@ -242,17 +260,19 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
         let mut cursor = self.cursor.reborrow();
         let Some(ready) = cursor.walker().prepare(step)? else { return Ok(None) };
         let Cursor { base, lanes, state } = &mut cursor;
-        let prepare = Prepare {
-            device: &base.device,
-            plan: &base.plan,
-            streams: lanes.streams(),
-            stream: ready.stream,
-            kind: state.walk.kind(),
-            row: ready.row,
-        };
-        state.storage.prepare(&prepare, state.walk.rows())?;
+        if let Some(ranges) = state.storage.per_call() {
+            let prepare = Prepare {
+                device: &base.device,
+                plan: &base.plan,
+                streams: lanes.streams(),
+                stream: ready.stream,
+                kind: state.walk.kind(),
+                row: ready.row,
+            };
+            ranges.prepare(&prepare, state.walk.rows())?;
+        }
         cursor.walker().enter(&ready)?;
-        Ok(Some(StepCore { stream: ready.stream, cursor }))
+        Ok(Some(StepCore { ready, cursor }))
     }
 
     /// Enters a step that runs in every layer.
@@ -279,7 +299,7 @@ impl<D: Device, P: Plan> Drop for LayerCore<'_, D, P> {
 
 /// A step that has been entered. Dropping it records the event, if a later step waits for it.
 pub struct StepCore<'l, D: Device, P: Plan> {
-    stream: &'l D::Stream,
+    ready: Ready<'l, D>,
     cursor: Cursor<'l, D, P>,
 }
 
@@ -287,7 +307,7 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
     /// The step's stream. Its waits have been issued.
     #[inline]
     pub const fn stream(&self) -> &'l D::Stream {
-        self.stream
+        self.ready.stream
     }
 
     /// Rows of the pass.
@@ -327,7 +347,7 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
         // has the bytes of the buffer's tensor at this address, aligned; they stay while the pool
         // is borrowed. The step is entered, so its waits have been issued on this stream and all
         // that the proof orders before it is ordered. The caller keeps exclusiveness.
-        unsafe { View::from_raw(start, shape, self.stream) }
+        unsafe { View::from_raw(start, shape, self.ready.stream) }
     }
 
     /// An exclusive view of a buffer.
@@ -349,14 +369,14 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
         let start = self.cursor.state.storage.address(place).cast();
         // SAFETY: as above; other steps' views are gone, because a step borrows the layer
         // exclusively; those of this step are the caller's affair.
-        unsafe { ViewMut::from_raw(start, shape, self.stream) }
+        unsafe { ViewMut::from_raw(start, shape, self.ready.stream) }
     }
 }
 
 impl<D: Device, P: Plan> Drop for StepCore<'_, D, P> {
     #[inline]
     fn drop(&mut self) {
-        self.cursor.walker().drop_step();
+        self.cursor.walker().drop_step(&self.ready);
     }
 }
 

@@ -28,6 +28,16 @@ pub enum SizeError {
         /// The buffer.
         buffer: &'static str,
     },
+    /// An offset that is no multiple of the element's size. Only where the pool's alignment is
+    /// below that size.
+    #[error(
+        "with these dims `{buffer}` lies where its elements are not aligned; raise the pool's \
+         `align` to the size of its largest element"
+    )]
+    Element {
+        /// The buffer.
+        buffer: &'static str,
+    },
     /// An arena beyond 63 bits.
     #[error("with these dims the arena takes more than 2^63 - 1 bytes")]
     Arena,
@@ -161,8 +171,9 @@ pub const fn extent(buffer: &'static str, value: Value) -> Result<usize, SizeErr
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     buffer: &'static str,
-    /// `None`: an extent is impossible; `Some(None)`: the bytes are.
-    bytes: Option<Option<u64>>,
+    bytes: Result<u64, SizeError>,
+    /// Bytes of an element, a power of two.
+    element: u64,
 }
 
 /// Bytes of a tensor with these extents and this element size; none if no step accesses it.
@@ -170,8 +181,9 @@ pub const fn need(buffer: &'static str, extents: &[Value], element: u64, accesse
     let mut bytes = Some(element);
     let mut rest = extents;
     while let [first, tail @ ..] = rest {
-        let Ok(extent) = extent(buffer, *first) else {
-            return Need { buffer, bytes: None };
+        let extent = match extent(buffer, *first) {
+            Ok(extent) => extent,
+            Err(error) => return Need { buffer, bytes: Err(error), element },
         };
         bytes = match bytes {
             Some(bytes) => bytes.checked_mul(extent as u64),
@@ -179,7 +191,12 @@ pub const fn need(buffer: &'static str, extents: &[Value], element: u64, accesse
         };
         rest = tail;
     }
-    Need { buffer, bytes: Some(if accessed { bytes } else { Some(0) }) }
+    let bytes = match bytes {
+        _ if !accessed => Ok(0),
+        Some(bytes) => Ok(bytes),
+        None => Err(SizeError::Bytes { buffer }),
+    };
+    Need { buffer, bytes, element }
 }
 
 /// Offsets and sizes.
@@ -210,11 +227,10 @@ pub const fn lay<const B: usize>(
     let mut sum_bytes: u64 = 0;
     let mut buffer = 0;
     while buffer < B {
-        let Need { buffer: name, bytes: needed } = needs[buffer];
-        let needed = match needed {
-            None => return Err(SizeError::Extent { buffer: name }),
-            Some(None) => return Err(SizeError::Bytes { buffer: name }),
-            Some(Some(needed)) => needed,
+        let name = needs[buffer].buffer;
+        let needed = match needs[buffer].bytes {
+            Ok(needed) => needed,
+            Err(error) => return Err(error),
         };
         bytes[buffer] = match round_up(needed, align) {
             Some(rounded) if rounded <= LARGEST => rounded,
@@ -236,6 +252,9 @@ pub const fn lay<const B: usize>(
     while buffer < B {
         #[expect(clippy::cast_possible_truncation, reason = "below the total, which fits usize")]
         let address = offsets[buffer] as usize;
+        if !offsets[buffer].is_multiple_of(needs[buffer].element) {
+            return Err(SizeError::Element { buffer: needs[buffer].buffer });
+        }
         addresses[buffer] = address;
         buffer += 1;
     }

@@ -28,7 +28,7 @@ pub enum Backing {
 
 /// The bytes of one copy.
 pub(crate) enum Storage<D: Device> {
-    Arena { base: *mut u8, _memory: D::Memory, bytes: u64 },
+    Arena { base: *mut u8, memory: D::Memory, bytes: u64 },
     PerCall(PerCall<D>),
 }
 
@@ -58,7 +58,7 @@ impl<D: Device> Storage<D> {
             Backing::Arena => {
                 let bytes = memory.bytes_per_copy;
                 let memory = device.allocate(bytes, memory.base_align)?;
-                Ok(Self::Arena { base: D::base(&memory), _memory: memory, bytes })
+                Ok(Self::Arena { base: D::base(&memory), memory, bytes })
             }
             Backing::PerCall => Ok(Self::PerCall(PerCall {
                 slots: (0..P::BUFFERS)
@@ -76,6 +76,13 @@ impl<D: Device> Storage<D> {
         }
     }
 
+    /// Tells the device whose the arena is.
+    pub(crate) fn adopt(&self, device: &D, streams: &[D::Stream]) {
+        if let Self::Arena { memory, .. } = self {
+            device.adopt(streams, memory);
+        }
+    }
+
     /// Notes that another layer begins.
     pub(crate) fn enter_layer(&mut self) {
         if let Self::PerCall(ranges) = self {
@@ -83,16 +90,12 @@ impl<D: Device> Storage<D> {
         }
     }
 
-    /// Gets memory for a step whose waits have been issued.
+    /// The live ranges, where they are allocated one by one.
     #[inline]
-    pub(crate) fn prepare<P: Plan>(
-        &mut self,
-        step: &Prepare<'_, D, P>,
-        rows: usize,
-    ) -> Result<(), Error> {
+    pub(crate) fn per_call(&mut self) -> Option<&mut PerCall<D>> {
         match self {
-            Self::Arena { .. } => Ok(()),
-            Self::PerCall(ranges) => ranges.prepare(step, rows),
+            Self::Arena { .. } => None,
+            Self::PerCall(ranges) => Some(ranges),
         }
     }
 
@@ -127,8 +130,13 @@ pub(crate) struct Prepare<'p, D: Device, P> {
 }
 
 impl<D: Device> PerCall<D> {
+    /// Gets memory for a step whose waits have been issued.
     #[cold]
-    fn prepare<P: Plan>(&mut self, step: &Prepare<'_, D, P>, rows: usize) -> Result<(), Error> {
+    pub(crate) fn prepare<P: Plan>(
+        &mut self,
+        step: &Prepare<'_, D, P>,
+        rows: usize,
+    ) -> Result<(), Error> {
         for (&buffer, writes) in step
             .row
             .writes

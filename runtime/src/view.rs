@@ -83,6 +83,8 @@ pub struct ViewMut<'s, T: Element, D: Device, const R: usize> {
     exclusive: PhantomData<&'s mut T>,
 }
 
+// Not derived: that would ask the device to be `Copy`.
+#[expect(clippy::expl_impl_clone_on_copy, reason = "see above")]
 impl<T: Element, D: Device, const R: usize> Clone for View<'_, T, D, R> {
     fn clone(&self) -> Self {
         *self
@@ -104,7 +106,6 @@ macro_rules! common {
         }
 
         /// Elements in all.
-        #[expect(clippy::len_without_is_empty, reason = "is_empty stands below")]
         pub fn len(&self) -> usize {
             product(&self.shape)
         }
@@ -122,6 +123,16 @@ macro_rules! common {
         /// The device address of the first element.
         pub fn address(&self) -> u64 {
             self.start.addr() as u64
+        }
+
+        /// The address as the eight bytes that a kernel takes, for as long as the view is borrowed.
+        #[cfg(feature = "cuda")]
+        #[inline]
+        pub(crate) const fn address_slot(&self) -> &u64 {
+            const { assert!(size_of::<*const T>() == size_of::<u64>(), "addresses of 64 bits") };
+            // SAFETY: a thin pointer of 64 bits is read as an integer of 64 bits, whose alignment
+            // is the same; a device pointer has no provenance to lose.
+            unsafe { &*(&raw const self.start).cast::<u64>() }
         }
 
         /// The stream on which the bytes are in order.
@@ -335,7 +346,7 @@ pub(crate) fn read<T: Element, D: Device, const R: usize>(
 /// Fills a view, in order on its stream.
 pub(crate) fn write<T: Element, D: Device, const R: usize>(
     device: &D,
-    view: ViewMut<'_, T, D, R>,
+    mut view: ViewMut<'_, T, D, R>,
     values: &[T],
 ) -> Result<(), Error> {
     if values.len() != view.len() {
@@ -345,6 +356,6 @@ pub(crate) fn write<T: Element, D: Device, const R: usize>(
     // invariant puts the target in a live block and makes it exclusive.
     unsafe {
         let from = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), view.bytes());
-        device.write_bytes(view.stream, view.start.cast(), from)
+        device.write_bytes(view.stream, view.as_mut_ptr().cast(), from)
     }
 }

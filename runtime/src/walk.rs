@@ -15,7 +15,7 @@
 //! and the record were issued once, in order; or [`Walk::lost`] is set. Views are handed out only
 //! while it is not set, so whoever holds one is ordered as the proof assumes.
 
-use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepInLayer, StepRow, WaitRow};
+use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepInLayer, StepRow};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -60,6 +60,11 @@ impl<D: Device> Lanes<D> {
         if given != expected {
             return Err(Error::StreamCount { given, expected });
         }
+        for (stream, name) in streams.iter().zip(schedule.streams) {
+            if !device.owns(stream) {
+                return Err(Error::ForeignDevice { stream: name });
+            }
+        }
         let events = schedule
             .steps
             .iter()
@@ -90,6 +95,7 @@ impl<D: Device> Lanes<D> {
 
 /// The progress of one copy.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "pass, layer and step are open independently")]
 pub(crate) struct Walk {
     /// Rows of the present pass.
     rows: usize,
@@ -144,11 +150,17 @@ impl Walk {
     }
 
     /// Fails with what an earlier `Drop` could not say.
+    #[inline]
     fn check(&mut self) -> Result<(), Error> {
         if !self.lost {
             return Ok(());
         }
         Err(self.late.take().unwrap_or(Error::OrderLost))
+    }
+
+    /// What an earlier `Drop` could not say, once.
+    pub(crate) fn late(&mut self) -> Result<(), Error> {
+        self.late.take().map_or(Ok(()), Err)
     }
 
     /// Keeps a failure that left an event unrecorded or a wait unissued.
@@ -166,10 +178,12 @@ pub(crate) struct Walker<'l, 'w, D: Device> {
     pub(crate) walk: &'w mut Walk,
 }
 
-/// A step that runs in the open layer.
+/// A step of the open layer, looked up.
 #[derive(Debug)]
 pub(crate) struct Ready<'l, D: Device> {
+    step: usize,
     pub(crate) row: &'static StepRow,
+    here: &'static StepInLayer,
     pub(crate) stream: &'l D::Stream,
 }
 
@@ -196,6 +210,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     }
 
     /// Opens a layer, after issuing the skipped ones before it.
+    #[inline]
     pub(crate) fn open_layer(&mut self, layer: usize) -> Result<(), Error> {
         self.walk.check()?;
         let layers = self.schedule.layers.len();
@@ -222,20 +237,16 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     #[inline]
     pub(crate) fn prepare(&mut self, step: usize) -> Result<Option<Ready<'l, D>>, Error> {
         self.walk.check()?;
-        if self.walk.in_step {
-            self.close_step()?;
+        if self.walk.in_step || step != self.walk.step {
+            self.go_to(step)?;
         }
-        if step != self.walk.step {
-            self.pass_over(step)?;
-        }
-        let (row, here) = self.rows_of(step)?;
-        if !here.runs {
+        let ready = self.look_up(step)?;
+        if !ready.here.runs {
             self.walk.step = step + 1;
             return Ok(None);
         }
-        let stream = self.stream_of(row)?;
-        self.wait_for(stream, here.waits)?;
-        Ok(Some(Ready { row, stream }))
+        self.wait_for(&ready)?;
+        Ok(Some(ready))
     }
 
     /// Enters the step that was prepared.
@@ -246,12 +257,10 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         Ok(())
     }
 
-    /// Ends the open step, if one is: its guard was dropped.
+    /// Ends the step that is entered: its guard was dropped.
     #[inline]
-    pub(crate) fn drop_step(&mut self) {
-        if self.walk.in_step
-            && let Err(error) = self.close_step()
-        {
+    pub(crate) fn drop_step(&mut self, ready: &Ready<'l, D>) {
+        if let Err(error) = self.close(ready) {
             self.walk.lose(error);
         }
     }
@@ -283,6 +292,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         self.walk.in_pass = false;
     }
 
+    #[inline]
     fn enter_layer(&mut self) -> Result<(), Error> {
         let layer = self.walk.layer;
         self.walk.kind = self
@@ -296,6 +306,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         Ok(())
     }
 
+    #[inline]
     fn leave_layer(&mut self) {
         self.walk.in_layer = false;
         self.walk.in_step = false;
@@ -305,32 +316,34 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     }
 
     /// Goes forward to a step other than the next one.
-    #[cold]
-    fn pass_over(&mut self, step: usize) -> Result<(), Error> {
+    fn go_to(&mut self, step: usize) -> Result<(), Error> {
+        self.close_forgotten()?;
         if step < self.walk.step {
-            let name = |at: usize| self.schedule.steps.get(at).map_or("", |row| row.name);
-            return Err(Error::StepOrder {
-                step: name(step),
-                issued: name(self.walk.step - 1),
-                layer: self.walk.layer,
-            });
+            return Err(self.out_of_order(step));
         }
         self.pass_steps_before(step)
     }
 
+    #[cold]
+    fn out_of_order(&self, step: usize) -> Error {
+        let name = |at: usize| self.schedule.steps.get(at).map_or("", |row| row.name);
+        Error::StepOrder {
+            step: name(step),
+            issued: name(self.walk.step - 1),
+            layer: self.walk.layer,
+        }
+    }
+
     /// Issues skipped steps up to, not including, `end`, as empty ones.
     fn pass_steps_before(&mut self, end: usize) -> Result<(), Error> {
-        if self.walk.in_step {
-            self.close_step()?;
-        }
-        while self.walk.step < end.min(self.walk.kind.steps.len()) {
-            let (row, here) = self.rows_of(self.walk.step)?;
-            if here.runs {
-                let stream = self.stream_of(row)?;
-                self.wait_for(stream, here.waits)?;
-                self.device.enter_step(stream, row.launch)?;
-                self.walk.in_step = true;
-                self.close_step()?;
+        self.close_forgotten()?;
+        let end = end.min(self.walk.kind.steps.len());
+        while self.walk.step < end {
+            let ready = self.look_up(self.walk.step)?;
+            if ready.here.runs {
+                self.wait_for(&ready)?;
+                self.enter(&ready)?;
+                self.close(&ready)?;
             } else {
                 self.walk.step += 1;
             }
@@ -338,64 +351,75 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         Ok(())
     }
 
+    /// Ends a step whose guard was forgotten.
+    #[inline]
+    fn close_forgotten(&mut self) -> Result<(), Error> {
+        if self.walk.in_step {
+            let ready = self.look_up(self.walk.step)?;
+            self.close(&ready)?;
+        }
+        Ok(())
+    }
+
     /// Leaves the open step and records its event. It counts as run even where that fails, and
     /// then the order is lost.
     #[inline]
-    fn close_step(&mut self) -> Result<(), Error> {
-        let step = self.walk.step;
+    fn close(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
         self.walk.in_step = false;
-        self.walk.step = step + 1;
-        let closed = self.try_close(step);
+        self.walk.step = ready.step + 1;
+        let closed = self.leave_and_record(ready);
         self.walk.lost |= closed.is_err();
         closed
     }
 
     #[inline]
-    fn try_close(&mut self, step: usize) -> Result<(), Error> {
-        let (row, here) = self.rows_of(step)?;
-        let stream = self.stream_of(row)?;
-        self.device.leave_step(stream)?;
-        let missing = Error::Schedule { what: "a step without its events", at: step };
-        let Some(runs) = self.walk.runs.get_mut(step) else { return Err(missing) };
+    fn leave_and_record(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
+        let Some(runs) = self.walk.runs.get_mut(ready.step) else {
+            return Err(no_events(ready.step));
+        };
         let run = *runs;
         *runs += 1;
-        if here.records {
-            let event = self.lanes.events.get(step).and_then(|events| events.of_run(run));
-            self.device.record(stream, event.ok_or(missing)?)?;
+        self.device.leave_step(ready.stream)?;
+        if ready.here.records {
+            let event = self.lanes.events.get(ready.step).and_then(|events| events.of_run(run));
+            let Some(event) = event else { return Err(no_events(ready.step)) };
+            self.device.record(ready.stream, event)?;
         }
         Ok(())
     }
 
     #[inline]
-    fn wait_for(&self, stream: &D::Stream, waits: &'static [WaitRow]) -> Result<(), Error> {
-        for wait in waits {
+    fn wait_for(&self, ready: &Ready<'l, D>) -> Result<(), Error> {
+        for wait in ready.here.waits {
             let step = usize::from(wait.step);
             let runs = self.walk.runs.get(step).copied().unwrap_or(0);
             // A run that has not happened is not waited for.
             let Some(run) = runs.checked_sub(1 + u64::from(wait.back)) else { continue };
-            let event =
-                self.lanes.events.get(step).and_then(|events| events.of_run(run)).ok_or(
-                    Error::Schedule { what: "a wait for a step without events", at: step },
-                )?;
-            self.device.wait(stream, event)?;
+            let event = self.lanes.events.get(step).and_then(|events| events.of_run(run));
+            let Some(event) = event else { return Err(no_events(step)) };
+            self.device.wait(ready.stream, event)?;
         }
         Ok(())
     }
 
     #[inline]
-    fn rows_of(&self, step: usize) -> Result<(&'static StepRow, &'static StepInLayer), Error> {
-        match (self.schedule.steps.get(step), self.walk.kind.steps.get(step)) {
-            (Some(row), Some(here)) => Ok((row, here)),
-            _ => Err(Error::Schedule { what: "a step that a kind of layer lacks", at: step }),
-        }
-    }
-
-    #[inline]
-    fn stream_of(&self, row: &StepRow) -> Result<&'l D::Stream, Error> {
+    fn look_up(&self, step: usize) -> Result<Ready<'l, D>, Error> {
+        let (Some(row), Some(here)) =
+            (self.schedule.steps.get(step), self.walk.kind.steps.get(step))
+        else {
+            return Err(Error::Schedule { what: "a step that a kind of layer lacks", at: step });
+        };
         let stream = usize::from(row.stream);
-        let missing = Error::Schedule { what: "a step on a stream without a name", at: stream };
-        self.lanes.streams.get(stream).ok_or(missing)
+        let Some(stream) = self.lanes.streams.get(stream) else {
+            return Err(Error::Schedule { what: "a step on a stream without a name", at: step });
+        };
+        Ok(Ready { step, row, here, stream })
     }
+}
+
+#[cold]
+fn no_events(step: usize) -> Error {
+    Error::Schedule { what: "a step without its events", at: step }
 }
 
 /// Checks once what the walk would else find out on the way.

@@ -1,6 +1,17 @@
 //! The host device: random orders keep what streams, events and launch kinds promise, and break
 //! what they do not.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_for_each,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::cell::{Cell, RefCell};
@@ -83,7 +94,7 @@ fn run_flash(device: &Deaf, backing: Backing, passes: &[usize]) -> Result<usize,
             let mut step = layer.q_proj()?;
             let stream = step.stream();
             stream.launch(step.buffers().q, move |mut q| {
-                ends(&mut q).into_iter().for_each(|end| end.fill(bf16))
+                ends(&mut q).into_iter().for_each(|end| end.fill(bf16));
             })?;
             drop(step);
             layer.join()?;
@@ -118,7 +129,7 @@ fn run_flash(device: &Deaf, backing: Backing, passes: &[usize]) -> Result<usize,
 fn every_read_of_flash_sees_its_own_layers_value_in_order_and_in_many_random_orders() {
     let rows = [1, 0, 2];
     assert_eq!(run_flash(&Deaf::new(Host::in_order(), None), Backing::Arena, &rows).unwrap(), 0);
-    for seed in 0..20 {
+    for seed in 0..60 {
         let host = Host::random(seed);
         let wrong = run_flash(&Deaf::new(host.clone(), None), Backing::Arena, &rows).unwrap();
         assert_eq!(wrong, 0, "{host:?}");
@@ -129,7 +140,7 @@ fn every_read_of_flash_sees_its_own_layers_value_in_order_and_in_many_random_ord
 fn every_read_of_flash_sees_its_own_layers_value_with_an_allocation_per_call() {
     let rows = [1, 0, 2];
     assert_eq!(run_flash(&Deaf::new(Host::in_order(), None), Backing::PerCall, &rows).unwrap(), 0);
-    for seed in 0..10 {
+    for seed in 0..60 {
         let host = Host::random(seed);
         let wrong = run_flash(&Deaf::new(host.clone(), None), Backing::PerCall, &rows).unwrap();
         assert_eq!(wrong, 0, "{host:?}");

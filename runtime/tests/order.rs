@@ -1,5 +1,16 @@
 //! What a pool issues, and what it refuses, seen by a device that writes everything down.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_for_each,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use common::EagerScratch;
@@ -17,7 +28,7 @@ fn pool() -> (Recorder, Pool) {
     (recorder, pool)
 }
 
-/// What a whole layer of each kind issues. e0: fork, e1: index_topk, e2: compress.
+/// What a whole layer of each kind issues. e0: `fork`, e1: `index_topk`, e2: `compress`.
 const WINDOW: &[&str] = &[
     "enter main full", // fork
     "leave main",

@@ -1,5 +1,16 @@
 //! Views, micro-batches, runtime dims and the two backings.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::needless_for_each,
+    clippy::too_many_lines,
+    clippy::similar_names,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use common::recorder::Recorder;
@@ -26,7 +37,7 @@ fn dims_given_at_start_up_are_checked() {
     let host = Host::in_order();
     assert!(matches!(
         Relay::allocate(&host, RelayDims { max_rows: 0 }),
-        Err(Error::Dim { dim: "max_rows", value: 0 })
+        Err(Error::Size(scratchpool::SizeError::Extent { buffer: "x.x" }))
     ));
     assert!(matches!(
         Relay::allocate(&host, RelayDims { max_rows: usize::MAX / 8 }),
@@ -309,4 +320,23 @@ fn another_number_of_streams_is_refused() {
     let made: Result<PoolCore<_, _>, _> =
         PoolCore::with_streams(&recorder, Toys::<Carry>::default(), Backing::Arena, [vec![]]);
     assert!(matches!(made, Err(Error::StreamCount { given: 0, expected: 1 })));
+}
+
+#[test]
+fn streams_of_another_device_are_refused() {
+    let (host, other) = (Host::in_order(), Host::random(1));
+    let streams = ["main", "aux0", "aux1"].map(|name| other.create_stream(name).unwrap());
+    let made = EagerScratch::allocate_on(&host, Backing::Arena, streams);
+    assert!(matches!(made, Err(Error::ForeignDevice { stream: "main" })));
+}
+
+#[test]
+fn bytes_copied_through_another_handle_go_where_the_view_belongs() {
+    let (host, other) = (Host::random(1), Host::in_order());
+    let mut pool = EagerScratch::allocate(&host).unwrap();
+    let mut pass = pool.begin(2).unwrap();
+    let mut layer = pass.layer(2).unwrap();
+    let mut step = layer.global_topk().unwrap().unwrap();
+    other.copy_from_host(step.buffers().topk_lens, &[5, 6]).unwrap();
+    assert_eq!(other.copy_to_host(step.buffers().topk_lens.into_view()).unwrap(), [5, 6]);
 }

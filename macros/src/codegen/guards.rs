@@ -43,6 +43,20 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
                 self.core.rows()
             }
 
+            /// The streams of this copy of the pool, in the schedule's order: what a capture takes.
+            #public fn streams(&self) -> &[D::Stream] {
+                self.core.streams()
+            }
+
+            /// Ends the pass as dropping it does, and says what went wrong.
+            ///
+            /// # Errors
+            ///
+            /// What dropping this or an earlier guard could not report.
+            #public fn finish(self) -> ::core::result::Result<(), #krate::Error> {
+                self.core.finish()
+            }
+
             /// Opens a layer. Layers come in increasing order; they may be skipped, not repeated.
             ///
             /// # Errors

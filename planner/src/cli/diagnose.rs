@@ -10,9 +10,10 @@ use annotate_snippets::{Annotation, AnnotationKind, Level, Origin, Renderer, Sni
 
 use super::json;
 use super::source::Source;
-use super::table::broken;
 use crate::error::{Error, Fault, Label};
+use crate::report::broken;
 use crate::spec::Span;
+use crate::toml_spec::MOST_ERRORS;
 
 /// Most errors that are drawn; the rest is counted.
 const MOST_DRAWN: usize = 50;
@@ -29,13 +30,14 @@ pub(crate) fn draw(errors: &[Error], source: &Source, colour: bool) -> String {
         text.push_str(&one(error, source, &renderer));
         text.push_str("\n\n");
     }
-    let more = errors.len().saturating_sub(MOST_DRAWN);
-    let title = match (errors.len(), more) {
-        (1, _) => format!("`{}` has an error", source.name),
-        (count, 0) => format!("`{}` has {count} errors", source.name),
-        (count, _) => {
-            format!("`{}` has {count} errors, of which {MOST_DRAWN} are shown", source.name)
+    let name = &source.name;
+    let title = match errors.len() {
+        1 => format!("`{name}` has an error"),
+        count if count <= MOST_DRAWN => format!("`{name}` has {count} errors"),
+        count if count < MOST_ERRORS => {
+            format!("`{name}` has {count} errors, of which {MOST_DRAWN} are shown")
         }
+        count => format!("`{name}` has {count} errors or more, of which {MOST_DRAWN} are shown"),
     };
     text.push_str(
         &renderer
@@ -100,7 +102,10 @@ fn note(text: &str) -> String {
 
 /// The lines of a trace under a title, each broken to lines under its number.
 fn trace(lines: &[String]) -> String {
-    let lines = lines.iter().map(|line| broken(line, NOTE_WIDTH).join("\n   "));
+    let lines = lines.iter().map(|line| {
+        let numbered = line.starts_with(|c: char| c.is_ascii_digit());
+        broken(line, NOTE_WIDTH).join(if numbered { "\n   " } else { "\n" })
+    });
     lines.fold("how it goes wrong:".to_owned(), |text, line| text + "\n" + &line)
 }
 
@@ -167,9 +172,16 @@ pub(crate) fn as_json(errors: &[Error], source: &Source) -> String {
 
 /// One error as a JSON object.
 pub(crate) fn error_json(error: &Error, source: &Source) -> String {
+    // A reader of the message alone should learn the nearest name, too.
+    let message = match (&error.fault, error.help()) {
+        (Fault::UnknownKey { .. } | Fault::UnknownName { .. }, Some(help)) => {
+            format!("{}; {help}", error.message())
+        }
+        _ => error.message(),
+    };
     let mut fields = vec![
         ("code", json::string(error.code().as_str())),
-        ("message", json::string(&error.message())),
+        ("message", json::string(&message)),
         ("trace", json::strings(error.trace())),
         ("file", json::string(&source.name)),
     ];

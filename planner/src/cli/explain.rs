@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::json;
-use super::table::{chain, reach, size, wrap};
-use crate::error::{Conflict, Error, Fault, NameKind, nearest};
+use crate::error::{Conflict, Error, Fault, NameKind, nearest, pair_layers};
 use crate::explain::{Proof, ProofPath};
 use crate::plan::{Explainer, Plan};
+use crate::report::{amount, chain, reach, wrap};
 use crate::spec::Span;
 
 /// One pair of buffers and what is known about it.
@@ -23,8 +23,8 @@ pub(crate) struct Pair<'p> {
 enum Answer {
     /// They may share bytes.
     May(Proof),
-    /// They must not; with the order that shows it, where one of two buffers is not needed for it.
-    MustNot(Option<Conflict>),
+    /// They must not; with the order that shows it.
+    MustNot(Option<Box<Conflict>>),
 }
 
 /// The buffers that a word of the command line names: one, or those of a group.
@@ -63,31 +63,24 @@ fn pair<'p>(plan: &'p Plan, explainer: &Explainer<'_>, a: usize, b: usize) -> Op
     let (first, second) = (plan.layout.buffers.get(a)?, plan.layout.buffers.get(b)?);
     let answer = match explainer.proof(a, b) {
         Some(proof) => Answer::May(proof),
-        None => Answer::MustNot(explainer.counterexample(a, b)),
+        None => Answer::MustNot(explainer.counterexample(a, b).map(Box::new)),
     };
     Some(Pair {
         a: &first.name,
         b: &second.name,
-        overlap: overlap(plan, a, b),
+        overlap: plan.shared_bytes(a, b),
         stake: explainer.stake(a, b),
         answer,
     })
 }
 
-/// The bytes that two buffers have in common in the arena.
-pub(crate) fn overlap(plan: &Plan, a: usize, b: usize) -> u64 {
-    let range = |buffer: usize| {
-        let buffer = plan.layout.buffers.get(buffer);
-        buffer.map_or((0, 0), |buffer| (buffer.offset, buffer.offset + buffer.bytes))
-    };
-    let ((a_start, a_end), (b_start, b_end)) = (range(a), range(b));
-    a_end.min(b_end).saturating_sub(a_start.max(b_start))
-}
-
 // ---- for people ----
 
-/// All pairs, a paragraph each.
-pub(crate) fn draw(pairs: &[Pair<'_>]) -> String {
+/// All pairs, a paragraph each; `word` is what was asked for.
+pub(crate) fn draw(pairs: &[Pair<'_>], word: &str) -> String {
+    if pairs.is_empty() {
+        return format!("{word} is one buffer; there is no pair to explain\n");
+    }
     let mut text = String::new();
     for (position, pair) in pairs.iter().enumerate() {
         if position > 0 {
@@ -100,7 +93,6 @@ pub(crate) fn draw(pairs: &[Pair<'_>]) -> String {
 
 fn draw_one(pair: &Pair<'_>, text: &mut String) {
     let Pair { a, b, overlap, stake, answer } = pair;
-    let amount = |bytes: u64| format!("{bytes} bytes ({})", size(bytes));
     match answer {
         Answer::May(proof) => {
             let _ = writeln!(text, "{a} and {b} may share bytes");
@@ -122,7 +114,9 @@ fn draw_one(pair: &Pair<'_>, text: &mut String) {
                     wrap(text, "  ", &format!("no step ever touches {buffer}, so it has no bytes"));
                 }
                 Proof::HappensBefore { paths } => {
-                    paths.iter().for_each(|path| draw_path(path, text));
+                    for path in paths {
+                        draw_path(path, text);
+                    }
                 }
             }
         }
@@ -137,7 +131,7 @@ fn draw_one(pair: &Pair<'_>, text: &mut String) {
             for line in &conflict.trace {
                 wrap(text, "  ", line);
             }
-            wrap(text, "  ", &layers(&conflict.layers));
+            wrap(text, "  ", &pair_layers(&conflict.layers));
             let mend = match &conflict.mend {
                 Some(mend) => format!(
                     "with `after = [\"{}\"]` on step `{}` they could share",
@@ -165,18 +159,7 @@ fn draw_path(path: &ProofPath, text: &mut String) {
         wrap(text, "      ", &format!("{edge}, layer {layer}"));
     }
     wrap(text, "      ", &to);
-    wrap(text, "      ", &layers(&path.layers));
-}
-
-fn layers(pairs: &[(usize, usize)]) -> String {
-    if pairs.iter().all(|(a, b)| a == b) {
-        let layers: Vec<_> = pairs.iter().map(|(layer, _)| *layer).collect();
-        return format!("so in {}", crate::error::layer_list(&layers));
-    }
-    let shown: Vec<_> = pairs.iter().take(6).map(|(a, b)| format!("{a} and {b}")).collect();
-    let more = pairs.len().saturating_sub(shown.len());
-    let tail = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
-    format!("so between layers {}{tail}", shown.join(", "))
+    wrap(text, "      ", &pair_layers(&path.layers));
 }
 
 // ---- for programs ----
@@ -193,7 +176,9 @@ pub(crate) fn as_json(pairs: &[Pair<'_>]) -> String {
         ];
         match &pair.answer {
             Answer::May(proof) => fields.extend(proof_fields(proof, pair.a)),
-            Answer::MustNot(conflict) => fields.extend(conflict.iter().flat_map(conflict_fields)),
+            Answer::MustNot(conflict) => {
+                fields.extend(conflict.iter().flat_map(|conflict| conflict_fields(conflict)));
+            }
         }
         json::object(fields)
     });

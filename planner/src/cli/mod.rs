@@ -18,7 +18,6 @@ mod explain;
 mod json;
 mod plan_json;
 mod source;
-mod table;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -29,9 +28,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::{Error, Fault, NameKind, nearest};
 use crate::expr::Expr;
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, analyze, plan};
+use crate::report;
 use crate::spec::{Dim, DimValue, Name, Span, is_name};
-use crate::toml_spec;
+use crate::toml_spec::{self, MOST_ERRORS};
 use source::Source;
 
 /// Exit code where a spec has errors.
@@ -124,7 +124,7 @@ struct Output {
 }
 
 /// Runs the command with its arguments, the program's name first, and returns the exit code.
-pub fn run(arguments: impl IntoIterator<Item = OsString>, streams: Streams<'_>) -> u8 {
+pub fn run(arguments: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) -> u8 {
     let output = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => execute(arguments.command, streams.stdin, streams.colour),
         Err(error) => {
@@ -157,7 +157,7 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
             match planned {
                 Ok(plan) => {
                     let stdout = match options.format {
-                        Format::Table => table::draw(&plan),
+                        Format::Table => report::map(&plan),
                         Format::Json => plan_json::write(&plan),
                     };
                     Output { stdout, ..Output::default() }
@@ -168,10 +168,10 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
         Command::Explain { spec, a, b, options } => {
             let (source, planned) = explained(&spec, [&a, &b], &options, stdin);
             match planned {
-                Ok((plan, [a, b])) => {
-                    let pairs = explain::pairs(&plan, &a, &b);
+                Ok((plan, [first, second])) => {
+                    let pairs = explain::pairs(&plan, &first, &second);
                     let stdout = match options.format {
-                        Format::Table => explain::draw(&pairs),
+                        Format::Table => explain::draw(&pairs, &b),
                         Format::Json => explain::as_json(&pairs),
                     };
                     Output { stdout, ..Output::default() }
@@ -205,7 +205,7 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
         let errors = match &planned {
             Ok(plan) => {
                 let (pool, bytes) = (&plan.layout.pool, plan.layout.total_bytes);
-                let size = table::size(bytes);
+                let size = report::size(bytes);
                 let _ =
                     writeln!(output.stdout, "{name}: ok, `{pool}` takes {bytes} bytes ({size})");
                 &[]
@@ -247,33 +247,33 @@ fn planned(
     });
     let planned = planned.map_err(|mut errors| {
         errors.sort_by_key(|error| error.span);
+        errors.truncate(MOST_ERRORS);
         errors
     });
     (source, planned)
 }
 
+/// A plan and the buffers that two words of the command line name in it.
+type Asked = (Plan, [Vec<usize>; 2]);
+
 /// Reads and plans a spec to explain buffers of it, by their names.
 ///
-/// A claim that does not hold is no reason not to say why: it is given up where it is all that is
-/// wrong.
+/// A claim that does not hold is no reason not to say why.
 fn explained(
     path: &Path,
     words: [&str; 2],
     options: &Options,
     stdin: &mut dyn Read,
-) -> (Source, Result<(Plan, [Vec<usize>; 2]), Vec<Error>>) {
+) -> (Source, Result<Asked, Vec<Error>>) {
     let (source, read) = read(path, options, stdin);
-    let explained = read.and_then(|mut read| {
+    let explained = read.and_then(|read| {
         if !read.errors.is_empty() {
             return Err(read.errors);
         }
+        let (plan, errors) = analyze(&read.spec);
         let claim = |error: &Error| matches!(error.fault, Fault::NotExclusive { .. });
-        let plan = match plan(&read.spec) {
-            Err(errors) if errors.iter().all(claim) => {
-                read.spec.exclusive.clear();
-                plan(&read.spec)?
-            }
-            other => other?,
+        let Some(plan) = plan.filter(|_| errors.iter().all(claim)) else {
+            return Err(errors);
         };
         match words.map(|word| explain::buffers(&plan, word)) {
             [Ok(a), Ok(b)] => Ok((plan, [a, b])),

@@ -3,7 +3,7 @@
 //! `proofs` has one entry for each pair of buffers that may share bytes. In a pool with more than
 //! [`MOST_PROOFS`] such pairs it has those that do share, and `proofs_of` says which it is.
 
-use super::explain::{overlap, proof_fields};
+use super::explain::proof_fields;
 use super::json;
 use crate::plan::Plan;
 
@@ -37,7 +37,7 @@ pub(crate) fn write(plan: &Plan) -> String {
         .collect();
     let all = pairs.len() <= MOST_PROOFS;
     if !all {
-        pairs.retain(|(a, b)| overlap(plan, *a, *b) > 0);
+        pairs.retain(|(a, b)| plan.shared_bytes(*a, *b) > 0);
     }
     let mut pairs: Vec<_> = pairs.into_iter().map(|(a, b)| sorted(a, b)).collect();
     pairs.sort_by_key(|(a, b)| (name(*a), name(*b)));
@@ -46,7 +46,7 @@ pub(crate) fn write(plan: &Plan) -> String {
         let proof = explainer.proof(*a, *b)?;
         let mut fields = vec![("a", json::string(name(*a))), ("b", json::string(name(*b)))];
         fields.extend(proof_fields(&proof, name(*a)));
-        fields.push(("shared_bytes", overlap(plan, *a, *b).to_string()));
+        fields.push(("shared_bytes", plan.shared_bytes(*a, *b).to_string()));
         Some(json::object(fields))
     });
     let proofs = json::lines(proofs);
@@ -72,6 +72,7 @@ pub(crate) fn write(plan: &Plan) -> String {
         ("interference", json::lines(interference)),
         ("proofs", proofs),
         ("proofs_of", json::string(if all { "all" } else { "sharing" })),
+        ("ubatches", plan.sizes.ubatches.to_string()),
         ("waits", json::lines(waits)),
     ])
 }

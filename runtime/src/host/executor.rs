@@ -40,12 +40,13 @@ pub(super) struct Executor {
     rng: Rng,
     mood: Mood,
     lanes: Vec<Lane>,
-    /// Nodes from `first` on; `None` is complete, as is everything before `first`.
+    /// Nodes from `first` on; `None` is complete, as is everything before `first`. The first one
+    /// kept is pending.
     nodes: VecDeque<Option<Node>>,
     first: NodeId,
     pending: usize,
-    /// Blocks given back while nodes that may touch them were pending.
-    retired: Vec<Retired>,
+    /// Blocks given back while nodes that may touch them were pending, in the order of `until`.
+    retired: VecDeque<Retired>,
 }
 
 /// What the executor knows of a stream.
@@ -88,8 +89,8 @@ impl std::fmt::Debug for Node {
 #[derive(Debug)]
 struct Retired {
     _block: Block,
-    /// The block is free once all of these are complete.
-    after: Vec<NodeId>,
+    /// The block is free once all nodes before this one are complete.
+    until: NodeId,
 }
 
 /// The present way of choosing.
@@ -112,7 +113,7 @@ impl Executor {
             nodes: VecDeque::new(),
             first: 0,
             pending: 0,
-            retired: Vec::new(),
+            retired: VecDeque::new(),
         }
     }
 
@@ -339,24 +340,17 @@ impl Executor {
             self.nodes.pop_front();
             self.first += 1;
         }
-        if !self.retired.is_empty() {
-            let mut retired = std::mem::take(&mut self.retired);
-            retired.retain_mut(|block| {
-                block.after.retain(|&node| self.is_pending(node));
-                !block.after.is_empty()
-            });
-            self.retired = retired;
+        while self.retired.front().is_some_and(|block| block.until <= self.first) {
+            self.retired.pop_front();
         }
     }
 
     /// Frees a block once every node given so far, to whatever stream, is complete. (The proof
     /// would allow less, but then memory safety would rest on it.)
     pub(super) fn retire(&mut self, block: Block) {
-        let after: Vec<_> = (self.first..self.first + self.nodes.len() as NodeId)
-            .filter(|&node| self.is_pending(node))
-            .collect();
-        if !after.is_empty() {
-            self.retired.push(Retired { _block: block, after });
+        if self.pending > 0 {
+            let until = self.first + self.nodes.len() as NodeId;
+            self.retired.push_back(Retired { _block: block, until });
         }
     }
 

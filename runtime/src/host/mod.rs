@@ -152,6 +152,7 @@ impl Queue {
     }
 
     /// Refuses use from inside a kernel, which the safety of deferred kernels rests on.
+    #[inline]
     fn check(&self) -> Result<(), Error> {
         if self.running.get() {
             return Err(Error::InsideKernel { order: self.order });
@@ -160,13 +161,13 @@ impl Queue {
     }
 
     /// Does something with the executor, where there is one.
+    #[inline]
     fn with<T: Default>(&self, act: impl FnOnce(&mut Executor) -> T) -> Result<T, Error> {
         self.check()?;
-        Ok(self
-            .executor
-            .as_ref()
-            .map(|executor| act(&mut executor.borrow_mut()))
-            .unwrap_or_default())
+        Ok(match &self.executor {
+            None => T::default(),
+            Some(executor) => deferred(executor, act),
+        })
     }
 
     /// Runs a kernel, with the mark that one is running, which a panic takes away too.
@@ -226,6 +227,12 @@ impl Queue {
     }
 }
 
+/// Out of line, so that the order of issue stays a few instructions.
+#[cold]
+fn deferred<T>(executor: &RefCell<Executor>, act: impl FnOnce(&mut Executor) -> T) -> T {
+    act(&mut executor.borrow_mut())
+}
+
 impl HostStream {
     /// Its name.
     pub const fn name(&self) -> &'static str {
@@ -279,7 +286,8 @@ impl HostStream {
 // SAFETY: blocks are aligned and zeroed by `Block`, stay where they are, and are given back by
 // `HostMemory::drop` only when no kernel that could touch them is left to run. In the order of
 // issue every kernel has run when its launch returns, which is after all that was issued before;
-// in random order the executor keeps the order of streams and events.
+// in random order the executor keeps the order of streams and events. Whatever is given to a stream
+// goes to the queue that the stream belongs to, which a pool has checked to be its memory's.
 unsafe impl Device for Host {
     type Memory = HostMemory;
     type Stream = HostStream;
@@ -300,24 +308,32 @@ unsafe impl Device for Host {
         Ok(HostStream { queue: Rc::clone(&self.queue), name, lane })
     }
 
+    fn owns(&self, stream: &HostStream) -> bool {
+        Rc::ptr_eq(&self.queue, &stream.queue)
+    }
+
     fn create_event(&self) -> Result<HostEvent, Error> {
         Ok(HostEvent::default())
     }
 
+    #[inline]
     fn record(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
-        self.queue.with(|executor| *event.covered.borrow_mut() = executor.record(stream.lane))
+        stream.queue.with(|executor| *event.covered.borrow_mut() = executor.record(stream.lane))
     }
 
+    #[inline]
     fn wait(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
-        self.queue.with(|executor| executor.wait(stream.lane, &event.covered.borrow()))
+        stream.queue.with(|executor| executor.wait(stream.lane, &event.covered.borrow()))
     }
 
+    #[inline]
     fn enter_step(&self, stream: &HostStream, launch: Launch) -> Result<(), Error> {
-        self.queue.with(|executor| executor.enter(stream.lane, launch))
+        stream.queue.with(|executor| executor.enter(stream.lane, launch))
     }
 
+    #[inline]
     fn leave_step(&self, stream: &HostStream) -> Result<(), Error> {
-        self.queue.with(|executor| executor.leave(stream.lane))
+        stream.queue.with(|executor| executor.leave(stream.lane))
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -326,11 +342,11 @@ unsafe impl Device for Host {
 
     unsafe fn read_bytes(
         &self,
-        _stream: &HostStream,
+        stream: &HostStream,
         from: *const u8,
         into: &mut [u8],
     ) -> Result<(), Error> {
-        self.queue.synchronize()?;
+        stream.queue.synchronize()?;
         // SAFETY: the caller's promise; `into` is a host slice of the same length, disjoint from
         // device blocks because they are reachable through views only; no kernel is running.
         unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
@@ -344,7 +360,7 @@ unsafe impl Device for Host {
         from: &[u8],
     ) -> Result<(), Error> {
         let from: Box<[u8]> = from.into();
-        self.queue.launch(stream.lane, move || {
+        stream.queue.launch(stream.lane, move || {
             // SAFETY: the caller's promise, and the queue keeps the block until this has run, one
             // kernel at a time.
             unsafe { from.as_ptr().copy_to_nonoverlapping(to, from.len()) };

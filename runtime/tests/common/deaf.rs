@@ -38,6 +38,10 @@ unsafe impl Device for Deaf {
         self.host.create_stream(name)
     }
 
+    fn owns(&self, stream: &HostStream) -> bool {
+        self.host.owns(stream)
+    }
+
     fn create_event(&self) -> Result<Self::Event, Error> {
         let event = self.created.get();
         self.created.set(event + 1);

@@ -68,6 +68,10 @@ unsafe impl Device for Recorder {
         Ok(name)
     }
 
+    fn owns(&self, _: &&'static str) -> bool {
+        true
+    }
+
     fn create_event(&self) -> Result<usize, Error> {
         let event = self.events.get();
         self.events.set(event + 1);

@@ -101,7 +101,7 @@ pub mod relay {
         pub(super) fn new(dims: super::RelayDims) -> Result<Self, Error> {
             let max_rows = dims.max_rows;
             if max_rows == 0 {
-                return Err(Error::Dim { dim: "max_rows", value: 0 });
+                return Err(::scratchpool::SizeError::Extent { buffer: "x.x" }.into());
             }
             let too_large = Error::TooLarge { bytes: u64::MAX, align: 256 };
             let sizes = (|| {

@@ -1,7 +1,7 @@
 //! A plan for people: the arena in a picture, who shares bytes with whom and why that is safe, what
 //! it saves, and which waits the pool needs.
 //!
-//! Lines are at most [`WIDTH`] columns wide where names allow it.
+//! Lines are at most 110 columns wide where names allow it.
 
 use std::fmt::Write as _;
 
@@ -10,25 +10,31 @@ use crate::explain::{Proof, ProofPath};
 use crate::layout::Placed;
 use crate::plan::{Explainer, Plan};
 
-use super::explain::overlap;
-
 /// Columns of a line.
 pub(crate) const WIDTH: usize = 110;
 
 /// Most entries of a section; the JSON holds all.
 const MOST_ENTRIES: usize = 60;
 
-/// The whole report.
-pub(crate) fn draw(plan: &Plan) -> String {
+/// Most pairs of buffers for which a reason is looked for; the JSON holds all.
+const MOST_PAIRS: usize = 200;
+
+/// The memory map of a plan, as `scratchpool plan` prints it.
+pub fn map(plan: &Plan) -> String {
     let layout = &plan.layout;
     let explainer = plan.explain();
-    let mut text = format!(
-        "{}: an arena of {} bytes ({}), aligned to {}\n",
-        layout.pool,
-        layout.total_bytes,
-        size(layout.total_bytes),
-        layout.align,
-    );
+    let mut text = String::new();
+    let (total, align) = (layout.total_bytes, layout.align);
+    let _ = writeln!(text, "{}: an arena of {}, aligned to {align}", layout.pool, amount(total));
+    for (dim, value) in &plan.sizes.runtime {
+        let _ =
+            writeln!(text, "at {dim} = {value}, which is known only when the pool is allocated");
+    }
+    let copies = plan.sizes.ubatches;
+    if copies > 1 {
+        let all = total.saturating_mul(copies);
+        let _ = writeln!(text, "{copies} micro-batches in flight, each its own: {}", amount(all));
+    }
     arena(plan, &mut text);
     shared(plan, &explainer, &mut text);
     totals(plan, &mut text);
@@ -107,7 +113,11 @@ struct Shared {
 
 fn shared(plan: &Plan, explainer: &Explainer<'_>, text: &mut String) {
     let mut blocks: Vec<Shared> = Vec::new();
-    for (a, b) in plan.sharing() {
+    // The largest overlaps first: where there are too many to tell, they matter most.
+    let mut pairs = plan.sharing();
+    pairs.sort_by_key(|(a, b)| std::cmp::Reverse(plan.shared_bytes(*a, *b)));
+    let untold = pairs.len().saturating_sub(MOST_PAIRS);
+    for (a, b) in pairs.into_iter().take(MOST_PAIRS) {
         let (Some(first), Some(second)) = (plan.layout.buffers.get(a), plan.layout.buffers.get(b))
         else {
             continue;
@@ -117,7 +127,8 @@ fn shared(plan: &Plan, explainer: &Explainer<'_>, text: &mut String) {
             // Overlapping buffers have bytes, so both are accessed.
             Some(Proof::NeverAccessed { .. }) | None => Vec::new(),
         };
-        let pair = format!("{} with {} ({})", first.name, second.name, size(overlap(plan, a, b)));
+        let pair =
+            format!("{} with {} ({})", first.name, second.name, size(plan.shared_bytes(a, b)));
         match blocks.iter_mut().find(|block| block.reasons == reasons) {
             Some(block) => block.pairs.push(pair),
             None => blocks.push(Shared { pairs: vec![pair], reasons }),
@@ -127,14 +138,20 @@ fn shared(plan: &Plan, explainer: &Explainer<'_>, text: &mut String) {
         return;
     }
     text.push_str("\nshared bytes, and the order that makes it safe\n");
-    let more = blocks.len().saturating_sub(MOST_ENTRIES);
+    let hidden: usize = blocks.iter().skip(MOST_ENTRIES).map(|block| block.pairs.len()).sum();
     for block in blocks.iter().take(MOST_ENTRIES) {
         wrap(text, "  ", &block.pairs.join(", "));
         for reason in &block.reasons {
             wrap(text, "      ", reason);
         }
     }
-    and_more(text, more);
+    and_more(text, hidden + untold);
+}
+
+/// The groups of two buffers, or the buffers themselves where they are of one group.
+fn between<'n>(a: &'n str, b: &'n str) -> (&'n str, &'n str) {
+    let group = |name: &'n str| name.split('.').next().unwrap_or(name);
+    if group(a) == group(b) { (a, b) } else { (group(a), group(b)) }
 }
 
 /// One line for each way in which one group's buffers follow the other's.
@@ -142,8 +159,7 @@ fn reasons(paths: &[ProofPath]) -> Vec<String> {
     // Paths that differ only in how far they reach are one line.
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for path in paths {
-        let group = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
-        let (before, after) = (group(&path.before), group(&path.after));
+        let (before, after) = between(&path.before, &path.after);
         let line = format!("{before}, then {after}: {}", chain(path));
         let reach = reach(path);
         match lines.iter_mut().find(|(known, _)| *known == line) {
@@ -234,13 +250,13 @@ fn waits(explainer: &Explainer<'_>, text: &mut String) {
 
 /// The groups between whose buffers a wait keeps order.
 fn needed(pairs: &[(String, String)]) -> String {
-    let group = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
     let mut groups: Vec<String> = Vec::new();
     for (a, b) in pairs {
         let text = if a == b {
             format!("{a} and its next value")
         } else {
-            format!("{} and {}", group(a), group(b))
+            let (a, b) = between(a, b);
+            format!("{a} and {b}")
         };
         if !groups.contains(&text) {
             groups.push(text);
@@ -273,6 +289,11 @@ pub(crate) fn size(bytes: u64) -> String {
         }
     }
     format!("{bytes} B")
+}
+
+/// Bytes exactly, and in a larger unit where they fill one.
+pub(crate) fn amount(bytes: u64) -> String {
+    if bytes < 1024 { format!("{bytes} bytes") } else { format!("{bytes} bytes ({})", size(bytes)) }
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -1,0 +1,244 @@
+//! Captures and graphs: a whole pass, or pieces of it with eager breaks in between.
+//!
+//! ```text
+//!  let mut pass = pool.begin(max)?;
+//!  let capture = cuda.capture(pass.streams(), pass.num_tokens(), CaptureMode::ThreadLocal)?;
+//!  …issue steps…                                    nothing is executed yet
+//!  let graph = capture.end()?;
+//!  …
+//!  graph.replay(rows)?;                             rows at most those of the capture
+//! ```
+//!
+//! A piecewise replay replays a graph, asks the pass for the next eager step (the steps before it
+//! are then skipped, and keep their place in the order), replays the next graph, and so on.
+//!
+//! # Why a replay is safe
+//!
+//! 1. Inside the graph, nodes are ordered as the steps that were captured: their waits and events
+//!    were captured with them. All streams of the copy take part from the first to the last node.
+//! 2. Across its edges, barriers: a replay comes after all that the copy's streams hold, and all
+//!    that they are given next comes after the replay. So a wait of the schedule that crosses an
+//!    edge is covered (see `stream`).
+//! 3. Pointers in the graph are those of the arena, which never moves; the graph holds the arena, so
+//!    a pool may be dropped while its graphs live, and a graph may be dropped while it runs.
+//! 4. A graph is captured for the rows of its pass, and replayed for as many or fewer. How many, its
+//!    kernels read from device memory that the caller keeps up to date.
+//!
+//! | during a capture | |
+//! | --- | --- |
+//! | launches, copies on the device, memsets | captured |
+//! | copies to and from the host through a view or the device | [`CudaError::Capturing`] |
+//! | allocating a pool, or a live range under `Backing::PerCall` | [`CudaError::Capturing`] |
+//! | dropping a pool | its arena is freed after the capture |
+
+use std::rc::Rc;
+
+use cudarc::driver::CudaGraph;
+use cudarc::driver::sys::{
+    CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus,
+};
+
+use super::memory::Block;
+use super::stream::{EAGER, Stream, barrier, fork_from_first, join_into_first};
+use super::{Cuda, CudaError, Shared, raw};
+use crate::error::Error;
+
+/// What other calls of the process may do while a graph is captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CaptureMode {
+    /// No thread may make a call that could break the capture, such as an allocation.
+    Global,
+    /// This thread may not; others may.
+    #[default]
+    ThreadLocal,
+    /// Any thread may.
+    Relaxed,
+}
+
+impl CaptureMode {
+    const fn raw(self) -> CUstreamCaptureMode {
+        match self {
+            Self::Global => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL,
+            Self::ThreadLocal => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            Self::Relaxed => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
+        }
+    }
+}
+
+/// A graph being captured. Dropping it throws the graph away.
+#[derive(Debug)]
+pub struct Capture {
+    shared: Rc<Shared>,
+    lanes: Vec<Stream>,
+    rows: usize,
+    era: u64,
+    open: bool,
+}
+
+/// A captured graph, ready to be replayed on the first of its streams.
+pub struct Graph {
+    graph: CudaGraph,
+    lanes: Vec<Stream>,
+    arenas: Vec<Rc<Block>>,
+    rows: usize,
+}
+
+impl Cuda {
+    /// Captures what the streams are given from now on, until [`Capture::end`]. The streams are all
+    /// those of one copy of a pool, as its pass lists them, and any others that take part.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError::NoStreams`], [`CudaError::ForeignContext`], [`CudaError::Capturing`] where one
+    /// is captured already, and what the driver reports.
+    pub fn capture(
+        &self,
+        streams: &[Stream],
+        rows: usize,
+        mode: CaptureMode,
+    ) -> Result<Capture, Error> {
+        let lanes = streams.to_vec();
+        let Some(first) = lanes.first() else { return Err(CudaError::NoStreams.into()) };
+        for lane in &lanes {
+            if !Rc::ptr_eq(&lane.lane.shared, &self.shared) {
+                return Err(CudaError::ForeignContext.into());
+            }
+            lane.check_eager("capturing")?;
+        }
+        barrier(&lanes)?;
+        let first = first.clone();
+        raw::named("cuStreamBeginCapture", first.begin_capture(mode.raw()))?;
+        let era = self.shared.open_capture(&lanes);
+        lanes.iter().for_each(|lane| lane.lane.era.set(era));
+        let shared = Rc::clone(&self.shared);
+        let capture = Capture { shared, lanes, rows, era, open: true };
+        // From here on an error drops the capture, which ends it.
+        fork_from_first(&capture.lanes)?;
+        Ok(capture)
+    }
+}
+
+impl Capture {
+    /// Ends the capture.
+    ///
+    /// # Errors
+    ///
+    /// What the driver reports: among others that something was called in between which breaks a
+    /// capture. The graph is thrown away then; the streams can be used again.
+    pub fn end(mut self) -> Result<Graph, Error> {
+        let ended = self.close();
+        let graph = ended?.ok_or(CudaError::NoStreams)?;
+        let mut arenas: Vec<Rc<Block>> = Vec::new();
+        for lane in &self.lanes {
+            for arena in lane.lane.arenas.borrow().iter().filter_map(std::rc::Weak::upgrade) {
+                if !arenas.iter().any(|known| Rc::ptr_eq(known, &arena)) {
+                    arenas.push(arena);
+                }
+            }
+        }
+        Ok(Graph { graph, lanes: std::mem::take(&mut self.lanes), arenas, rows: self.rows })
+    }
+
+    /// Joins all streams into the first, ends the capture, and goes back to eager work.
+    fn close(&mut self) -> Result<Option<CudaGraph>, CudaError> {
+        if !self.open {
+            return Ok(None);
+        }
+        self.open = false;
+        let joined = join_into_first(&self.lanes);
+        let ended = match self.lanes.first() {
+            Some(first) => raw::named("cuStreamEndCapture", end(first)),
+            None => Ok(None),
+        };
+        for lane in &self.lanes {
+            lane.leave_step();
+            lane.lane.era.set(EAGER);
+        }
+        self.shared.close_capture(self.era);
+        joined.and(ended)
+    }
+}
+
+fn end(first: &Stream) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {
+    match first.end_capture(CUgraphInstantiate_flags(0)) {
+        // A capture that is broken stays attached to its stream until it is ended once more.
+        Err(error) => {
+            if first
+                .capture_status()
+                .is_ok_and(|it| it != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+            {
+                let _ = first.end_capture(CUgraphInstantiate_flags(0));
+            }
+            Err(error)
+        }
+        ended => ended,
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
+impl Graph {
+    /// The most rows it can be replayed for: those of the pass that was captured.
+    pub const fn max_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many arenas it keeps alive.
+    pub fn arenas(&self) -> usize {
+        self.arenas.len()
+    }
+
+    /// Replays it for `rows` rows, after all that its streams hold, and before all that they are
+    /// given next.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError::TooManyRows`], [`CudaError::Capturing`] where one of its streams is being
+    /// captured, and what the driver reports.
+    pub fn replay(&self, rows: usize) -> Result<(), Error> {
+        if rows > self.rows {
+            return Err(CudaError::TooManyRows { asked: rows, max: self.rows }.into());
+        }
+        for lane in &self.lanes {
+            lane.check_eager("replaying a graph")?;
+        }
+        join_into_first(&self.lanes)?;
+        raw::named("cuGraphLaunch", self.graph.launch())?;
+        fork_from_first(&self.lanes)?;
+        Ok(())
+    }
+
+    /// Brings it to the device, so that the first replay does not have to.
+    ///
+    /// # Errors
+    ///
+    /// What the driver reports.
+    pub fn upload(&self) -> Result<(), Error> {
+        Ok(raw::named("cuGraphUpload", self.graph.upload())?)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // It may be running. Where that cannot be waited for, the arenas' own drop waits later.
+        if let Some(first) = self.lanes.first()
+            && !first.lane.shared.is_capturing()
+        {
+            let _ = raw::synchronize(&first.lane.stream);
+        }
+    }
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Graph")
+            .field("streams", &self.lanes)
+            .field("arenas", &self.arenas)
+            .field("max_rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}

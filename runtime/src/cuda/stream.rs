@@ -1,0 +1,277 @@
+//! Streams and events: cudarc's, with what a pool must know of them besides.
+//!
+//! # Eras
+//!
+//! An event that was recorded while a graph was captured cannot be waited for outside that capture,
+//! nor the other way round. So a stream knows its **era**: the capture that it takes part in, or
+//! none ([`EAGER`]); and an event knows in which era it was recorded. A wait inside one era is
+//! issued. A wait across eras is not, because barriers stand in for it:
+//!
+//! ```text
+//!  eager work ─ barrier ─ [ capture ] ─ eager work      a barrier orders all streams of a copy
+//!  eager work ─ barrier ─   replay    ─ barrier ─ eager work      after all that they hold
+//! ```
+//!
+//! Invariant: a wait is left out only where both streams took part in the capture whose edge it
+//! crosses; every such edge, and every replay, is fenced by barriers over just those streams. All
+//! else is an error ([`CudaError::OutsideCapture`]), never an order silently lost.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Deref;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUstream;
+use cudarc::driver::{CudaEvent, CudaStream};
+use scratchpool_planner::spec::Launch;
+
+use super::memory::Block;
+use super::{CudaError, Shared, raw};
+
+/// The era of work that is executed as it is issued.
+pub(super) const EAGER: u64 = 1;
+
+/// The era of an event that has not been recorded.
+const NEVER: u64 = 0;
+
+/// A stream of the CUDA device. Cloning gives another handle to the same one.
+///
+/// It dereferences to cudarc's stream, so cudarc's launches, copies and libraries take it:
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use scratchpool::{Device, cuda::Cuda};
+/// let cuda = Cuda::open(0)?;
+/// let stream = cuda.create_stream("main")?;
+/// let ones = stream.clone_htod(&[1_u32; 4])?;
+/// assert_eq!(stream.clone_dtoh(&ones)?, [1; 4]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    pub(super) lane: Rc<Lane>,
+}
+
+/// What all handles of a stream share.
+pub(super) struct Lane {
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) name: &'static str,
+    /// A number of its own.
+    pub(super) id: u32,
+    pub(super) shared: Rc<Shared>,
+    /// For barriers.
+    pub(super) tail: CudaEvent,
+    pub(super) era: Cell<u64>,
+    /// The arenas of the pools that use the stream.
+    pub(super) arenas: std::cell::RefCell<Vec<Weak<Block>>>,
+    step: Cell<Step>,
+}
+
+/// How the next launch relates to the one in front of it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// The step's own kind, until its first launch.
+    fresh: Option<Launch>,
+    /// What empty steps before it demand at least.
+    least: Launch,
+}
+
+/// The stronger of two kinds.
+const fn stronger(a: Launch, b: Launch) -> Launch {
+    match (a, b) {
+        (Launch::Full, _) | (_, Launch::Full) => Launch::Full,
+        (Launch::Dependent, _) | (_, Launch::Dependent) => Launch::Dependent,
+        (Launch::Early, Launch::Early) => Launch::Early,
+    }
+}
+
+impl Stream {
+    pub(super) fn new(
+        shared: &Rc<Shared>,
+        stream: Arc<CudaStream>,
+        name: &'static str,
+    ) -> Result<Self, CudaError> {
+        let tail = raw::named("cuEventCreate", shared.context.new_event(None))?;
+        let lane = Lane {
+            stream,
+            name,
+            id: shared.next_lane(),
+            shared: Rc::clone(shared),
+            tail,
+            era: Cell::new(EAGER),
+            arenas: std::cell::RefCell::default(),
+            step: Cell::new(Step { fresh: None, least: Launch::Early }),
+        };
+        Ok(Self { lane: Rc::new(lane) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.lane.name
+    }
+
+    /// The driver's handle, for other libraries. It lives as long as a handle of this stream.
+    pub fn handle(&self) -> CUstream {
+        self.lane.stream.cu_stream()
+    }
+
+    /// Whether a graph is being captured from it by this crate.
+    pub fn is_capturing(&self) -> bool {
+        self.lane.era.get() != EAGER
+    }
+
+    /// How the next kernel of the step may be launched: the step's own kind at its first launch,
+    /// made stronger where empty steps came before it, and [`Launch::Full`] afterwards and outside
+    /// a step. [`kernel`](Self::kernel) asks this itself; ask it only to launch by other means, and
+    /// then launch.
+    pub fn next_launch(&self) -> Launch {
+        let step = self.lane.step.get();
+        let Some(kind) = step.fresh else { return Launch::Full };
+        self.lane.step.set(Step { fresh: None, least: Launch::Early });
+        stronger(kind, step.least)
+    }
+
+    pub(super) fn enter_step(&self, kind: Launch) {
+        self.leave_step();
+        let least = self.lane.step.get().least;
+        self.lane.step.set(Step { fresh: Some(kind), least });
+    }
+
+    /// A step that ends without a launch leaves its order to the next one.
+    pub(super) fn leave_step(&self) {
+        let Step { fresh, least } = self.lane.step.get();
+        let least = fresh.map_or(least, |kind| stronger(kind, least));
+        self.lane.step.set(Step { fresh: None, least });
+    }
+
+    /// Refuses what would break a graph that is being captured.
+    pub(super) fn check_eager(&self, what: &'static str) -> Result<(), CudaError> {
+        if self.is_capturing() {
+            return Err(CudaError::Capturing { what, stream: self.name() });
+        }
+        Ok(())
+    }
+}
+
+impl Deref for Stream {
+    type Target = Arc<CudaStream>;
+
+    fn deref(&self) -> &Arc<CudaStream> {
+        &self.lane.stream
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.name())
+    }
+}
+
+/// An event of the CUDA device, without a time stamp.
+pub struct Event {
+    event: CudaEvent,
+    /// The era in which it was recorded last.
+    era: Cell<u64>,
+    /// The stream on which it was recorded last.
+    lane: Cell<u32>,
+}
+
+impl Event {
+    pub(super) fn new(shared: &Shared) -> Result<Self, CudaError> {
+        let event = raw::named("cuEventCreate", shared.context.new_event(None))?;
+        Ok(Self { event, era: Cell::new(NEVER), lane: Cell::new(0) })
+    }
+
+    #[inline]
+    pub(super) fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        raw::record(&self.event, &stream.lane.stream)?;
+        self.era.set(stream.lane.era.get());
+        self.lane.set(stream.lane.id);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn make_wait(&self, stream: &Stream) -> Result<(), CudaError> {
+        if self.era.get() == stream.lane.era.get() {
+            return raw::wait(&stream.lane.stream, &self.event);
+        }
+        self.wait_across(stream)
+    }
+
+    /// Leaves a wait out where barriers stand in for it.
+    #[cold]
+    fn wait_across(&self, stream: &Stream) -> Result<(), CudaError> {
+        let (recorded, now) = (self.era.get(), stream.lane.era.get());
+        if recorded == NEVER {
+            return Ok(());
+        }
+        let covered = if now == EAGER {
+            stream.lane.shared.took_part(recorded, [self.lane.get(), stream.lane.id], true)
+        } else {
+            stream.lane.shared.took_part(now, [self.lane.get(), stream.lane.id], false)
+                && (recorded == EAGER
+                    || stream.lane.shared.took_part(
+                        recorded,
+                        [self.lane.get(), stream.lane.id],
+                        true,
+                    ))
+        };
+        if covered { Ok(()) } else { Err(CudaError::OutsideCapture { stream: stream.name() }) }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event({:?})", self.event.cu_event())
+    }
+}
+
+/// Orders whatever the streams are given next after all that they hold now.
+pub(super) fn barrier(lanes: &[Stream]) -> Result<(), CudaError> {
+    join_into_first(lanes)?;
+    fork_from_first(lanes)
+}
+
+/// Orders the first stream after all that the others hold.
+pub(super) fn join_into_first(lanes: &[Stream]) -> Result<(), CudaError> {
+    let Some((first, others)) = lanes.split_first() else { return Ok(()) };
+    for other in others {
+        raw::record(&other.lane.tail, &other.lane.stream)?;
+        raw::wait(&first.lane.stream, &other.lane.tail)?;
+    }
+    Ok(())
+}
+
+/// Orders the other streams after all that the first holds.
+pub(super) fn fork_from_first(lanes: &[Stream]) -> Result<(), CudaError> {
+    let Some((first, others)) = lanes.split_first() else { return Ok(()) };
+    if others.is_empty() {
+        return Ok(());
+    }
+    raw::record(&first.lane.tail, &first.lane.stream)?;
+    for other in others {
+        raw::wait(&other.lane.stream, &first.lane.tail)?;
+    }
+    Ok(())
+}
+
+/// Orders `stream` after all that `other` holds.
+pub(super) fn join(stream: &CudaStream, other: &Stream) -> Result<(), CudaError> {
+    raw::record(&other.lane.tail, &other.lane.stream)?;
+    raw::wait(stream, &other.lane.tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stronger_kind_wins() {
+        use Launch::{Dependent, Early, Full};
+        assert_eq!(stronger(Early, Dependent), Dependent);
+        assert_eq!(stronger(Dependent, Full), Full);
+        assert_eq!(stronger(Early, Early), Early);
+    }
+}

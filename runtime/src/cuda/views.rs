@@ -1,0 +1,124 @@
+//! cudarc's traits for our views, so that they go wherever cudarc takes an argument.
+//!
+//! | trait | for | used by |
+//! | --- | --- | --- |
+//! | `PushKernelArg` | `&View`, `&ViewMut`, `&mut ViewMut` | cudarc's launches |
+//! | `DeviceSlice`, `DevicePtr` | `View`, `ViewMut` | copies to the host and on the device, cuBLAS, NCCL |
+//! | `DevicePtrMut` | `ViewMut` | copies from the host, memsets, results of libraries |
+//!
+//! No events are attached. Invariant: safe code cannot make two streams race through a view. A
+//! launch is unsafe; whatever else asks for the pointer names its stream, and where that is not the
+//! view's own ([`pointer_on`]), it is ordered after what the view's stream holds, and the host waits
+//! for it before it can give the view's stream anything more.
+
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{
+    CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice, LaunchArgs, PushKernelArg,
+    SyncOnDrop,
+};
+use std::sync::Arc;
+
+use super::stream::{Stream, join};
+use crate::device::Device;
+use crate::element::{Element, bool8, e8m0, f8e4m3, f8e5m2};
+use crate::view::{View, ViewMut};
+
+// SAFETY: one byte each, transparent, any bits valid.
+unsafe impl DeviceRepr for f8e4m3 {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for f8e5m2 {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for e8m0 {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for bool8 {}
+
+/// The pointer of a view to be used by `stream`, and what has to happen once that use is issued.
+fn pointer_on<'a>(
+    address: u64,
+    own: &Stream,
+    stream: &'a CudaStream,
+) -> (CUdeviceptr, SyncOnDrop<'a>) {
+    if stream.cu_stream() == own.handle() {
+        return (address, SyncOnDrop::Record(None));
+    }
+    // Neither trait can return an error: the context keeps it for the next call of cudarc's.
+    if let Err(error) = join(stream, own)
+        && let Some(code) = error.code()
+    {
+        stream.context().record_err::<()>(Err(code));
+    }
+    (address, SyncOnDrop::sync_stream(stream))
+}
+
+macro_rules! slices {
+    ($($view:ident)*) => {$(
+        impl<T, D, const R: usize> DeviceSlice<T> for $view<'_, T, D, R>
+        where
+            T: Element,
+            D: Device<Stream = Stream>,
+        {
+            fn len(&self) -> usize {
+                $view::len(self)
+            }
+
+            fn stream(&self) -> &Arc<CudaStream> {
+                $view::stream(self)
+            }
+        }
+
+        impl<T, D, const R: usize> DevicePtr<T> for $view<'_, T, D, R>
+        where
+            T: Element,
+            D: Device<Stream = Stream>,
+        {
+            fn device_ptr<'a>(
+                &'a self,
+                stream: &'a CudaStream,
+            ) -> (CUdeviceptr, SyncOnDrop<'a>) {
+                pointer_on(self.address(), $view::stream(self), stream)
+            }
+        }
+
+        // SAFETY: a kernel takes a device pointer as eight bytes, and those of the view's address
+        // stay where they are for as long as the arguments are borrowed.
+        unsafe impl<'a, 'b: 'a, T, D, const R: usize> PushKernelArg<&'b $view<'_, T, D, R>>
+            for LaunchArgs<'a>
+        where
+            T: Element,
+            D: Device<Stream = Stream>,
+        {
+            #[inline(always)]
+            fn arg(&mut self, arg: &'b $view<'_, T, D, R>) -> &mut Self {
+                self.arg(arg.address_slot())
+            }
+        }
+    )*};
+}
+
+slices!(View ViewMut);
+
+impl<T, D, const R: usize> DevicePtrMut<T> for ViewMut<'_, T, D, R>
+where
+    T: Element,
+    D: Device<Stream = Stream>,
+{
+    fn device_ptr_mut<'a>(
+        &'a mut self,
+        stream: &'a CudaStream,
+    ) -> (CUdeviceptr, SyncOnDrop<'a>) {
+        pointer_on(self.address(), ViewMut::stream(self), stream)
+    }
+}
+
+// SAFETY: as for a shared reference.
+unsafe impl<'a, 'b: 'a, T, D, const R: usize> PushKernelArg<&'b mut ViewMut<'_, T, D, R>>
+    for LaunchArgs<'a>
+where
+    T: Element,
+    D: Device<Stream = Stream>,
+{
+    #[inline(always)]
+    fn arg(&mut self, arg: &'b mut ViewMut<'_, T, D, R>) -> &mut Self {
+        self.arg(arg.address_slot())
+    }
+}

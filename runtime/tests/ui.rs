@@ -1,0 +1,6 @@
+//! What the borrow checker refuses: one file a rule, named by it.
+
+#[test]
+fn misuse_does_not_compile() {
+    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+}
