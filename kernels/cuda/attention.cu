@@ -97,6 +97,7 @@ INLINE const u8* find_entry(const Source& s, u32 token, u32 at, const u8*& scale
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionParams p) {
+    begin();
     extern __shared__ __align__(16) u8 shared[];
     u16* q_rows = (u16*)shared;
     u16* k_rows = (u16*)(shared + Q_BYTES);

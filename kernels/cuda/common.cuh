@@ -20,6 +20,14 @@ constexpr i32 HEAD_DIM = 512;
 constexpr i32 INDEX_DIM = 128;
 constexpr i32 ROPE_DIM = 64;
 
+// First thing in every kernel: where it was launched before the kernel in front of it had ended,
+// waits for that one. Does nothing after an ordinary launch.
+INLINE void begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Loads and stores of data that is touched once: they do not displace what L1 holds.
 INLINE uint4 load16(const void* p) {
     uint4 v;

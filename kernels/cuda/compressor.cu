@@ -14,6 +14,7 @@ struct SaveParams {
 };
 
 extern "C" __global__ void __launch_bounds__(256) save_state(const SaveParams p) {
+    begin();
     const u32 token = blockIdx.x;
     const i64 slot = p.slots[token];
     if (slot < 0 || (u64)slot >= p.state_rows) return;
@@ -194,6 +195,7 @@ INLINE float4 pool_c4(const StatesParams& p, u32 token, i64 position, u32 thread
 
 template <i32 FORMAT>
 INLINE void compress_c4(const StatesParams& p, const StoreParams& s) {
+    begin();
     constexpr i32 WIDTH = FORMAT == MAIN ? 512 : 128;
     __shared__ float sums[4];
     const u32 thread = FORMAT == MAIN ? threadIdx.x : threadIdx.x & 31;
@@ -221,6 +223,7 @@ extern "C" __global__ void __launch_bounds__(128) compress_mxfp4(const StatesPar
 
 // C128's first stage: 64 columns a block, eight warps of 16 rows, two columns a lane.
 extern "C" __global__ void __launch_bounds__(256) compress_pool(const StatesParams p, float* scratch) {
+    begin();
     __shared__ float2 most[8][32], weights[8][32], sums[8][32];
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const u32 column = 64 * blockIdx.y + 2 * lane;
@@ -289,6 +292,7 @@ struct PooledParams {
 
 // C128's second stage.
 extern "C" __global__ void __launch_bounds__(128) compress_store(const PooledParams p, const StoreParams s) {
+    begin();
     __shared__ float sums[4];
     const u32 first = blockIdx.x * p.chunk;
     u32 found = boundaries(p.positions, p.state_slots, first, p.tokens, p.chunk, 128);

@@ -30,6 +30,7 @@ INLINE Turn index_turn(const IndexerQParams& p, i64 position, u32 first_pair) {
 
 template <bool FP4, i32 ROWS>
 INLINE void indexer_q(const IndexerQParams& p) {
+    begin();
     const u32 lane = threadIdx.x & 31, half = lane >> 4, at = lane & 15;
     const u32 warp = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     const u32 first = warp * (2 * ROWS) + half;

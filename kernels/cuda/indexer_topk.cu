@@ -103,6 +103,7 @@ INLINE void multiply(float (&d)[4], const u32* a, u32 b0, u32 b1) {
 
 template <bool FP4>
 INLINE void indexer_logits(const LogitsParams& p) {
+    begin();
     const u32 lane = threadIdx.x & 31, g = lane >> 2, c = lane & 3;
     const u32 token = blockIdx.x;
     const u32 warp = blockIdx.y * 4 + (threadIdx.x >> 5), warps = gridDim.y * 4;
@@ -226,6 +227,7 @@ INLINE u32 choice_key(float x) {
 // A block takes a row: a radix search for the key at the cut, eight bits at a time, then one pass that
 // collects.
 extern "C" __global__ void __launch_bounds__(512) indexer_topk(const ChoiceParams p) {
+    begin();
     __shared__ u32 counts[256];
     __shared__ u32 prefix, wanted, taken, ties;
     const float* row = p.logits + (u64)blockIdx.x * p.columns;

@@ -113,6 +113,7 @@ INLINE void kv_unit(const QInsertParams& p, u32 token, u32 lane) {
 
 template <i32 Q, i32 CACHE, i32 HEADS>
 INLINE void q_insert(const QInsertParams& p) {
+    begin();
     const u32 warps = blockDim.x >> 5, lane = threadIdx.x & 31;
     const u64 unit = (u64)blockIdx.x * warps + (threadIdx.x >> 5);
     u32 token, part;
@@ -145,3 +146,4 @@ Q_INSERT_CACHES(Q_BF16, 2, bf16_2)
 Q_INSERT_CACHES(Q_BF16, 4, bf16_4)
 Q_INSERT_CACHES(Q_FP8, 1, fp8_1)
 Q_INSERT_CACHES(Q_FP8, 4, fp8_4)
+Q_INSERT_CACHES(Q_FP8, 2, fp8_2)

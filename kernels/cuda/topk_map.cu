@@ -34,6 +34,7 @@ INLINE const i32* blocks_of(const TopkMapParams& p, u32 token) {
 
 // In place, rows of a multiple of 4 columns at 16-byte addresses.
 extern "C" __global__ void __launch_bounds__(128) topk_map_vector(const TopkMapParams p) {
+    begin();
     const u32 lane = threadIdx.x & 31, token = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (token >= p.tokens) return;
     const uint4* from = (const uint4*)(p.topk + (u64)token * p.width);
@@ -71,6 +72,7 @@ extern "C" __global__ void __launch_bounds__(128) topk_map_vector(const TopkMapP
 // Any width and address, in place or packed to the left.
 template <bool PACKED>
 INLINE void topk_map_scalar(const TopkMapParams& p) {
+    begin();
     const u32 lane = threadIdx.x & 31, token = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (token >= p.tokens) return;
     const i32* from = p.topk + (u64)token * p.width;
@@ -113,6 +115,7 @@ struct CombineParams {
 };
 
 extern "C" __global__ void __launch_bounds__(128) combine_indices(const CombineParams p) {
+    begin();
     const u32 lane = threadIdx.x & 31, token = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (token >= p.tokens) return;
     i32* row = p.indices + (u64)token * p.width;

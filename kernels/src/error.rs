@@ -77,18 +77,6 @@ pub enum Error {
         /// The shape.
         shape: Vec<usize>,
     },
-    /// The CUDA driver's library was not found.
-    #[error("libcuda was not found; install the NVIDIA driver, or run on the host device")]
-    NoDriver,
-    /// NVRTC was not found.
-    #[error(
-        "libnvrtc was not found; install the CUDA toolkit, or the package nvidia-cuda-nvrtc with \
-         its lib folder in LD_LIBRARY_PATH"
-    )]
-    NoNvrtc,
-    /// No context is current on this thread.
-    #[error("no CUDA context is current on this thread; make the device's context current first")]
-    NoContext,
     /// A program was refused by NVRTC.
     #[error("NVRTC refused `{program}` for {arch} ({code}):\n{log}")]
     Compile {
@@ -100,14 +88,6 @@ pub enum Error {
         code: String,
         /// NVRTC's log.
         log: String,
-    },
-    /// The driver reports a failure.
-    #[error("{what} failed: {code}")]
-    Driver {
-        /// What was being done.
-        what: &'static str,
-        /// The driver's own code.
-        code: String,
     },
     /// The device is older than the kernels.
     #[error("the device is of compute capability {major}.{minor}; the kernels need 8.0 or later")]

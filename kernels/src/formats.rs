@@ -18,7 +18,7 @@
 //!
 //! | input | E4M3 code | E2M1 code | block scale |
 //! | --- | --- | --- | --- |
-//! | NaN element | `0x7f`, NaN | 7, that is 6: the format has no NaN | NaN elements do not count |
+//! | NaN element (in bf16: `0x7fff`) | `0x7f`, NaN | 7, that is 6: the format has no NaN | NaN elements do not count |
 //! | infinite element of an E4M3 block | `0x7f` | | 255, NaN, and finite elements become ±0 |
 //! | infinite element of an E2M1 block | | ±6 | 254, the largest |
 
@@ -174,9 +174,20 @@ pub fn amax(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |amax: f32, x| amax.max(x.abs()))
 }
 
+/// The bf16 nearest to `x`, ties to even; any NaN becomes `0x7fff`, as on the device.
+///
+/// ```
+/// use scratchpool_kernels::formats::to_bf16;
+/// assert_eq!(to_bf16(1.0).to_bits(), 0x3f80);
+/// assert_eq!(to_bf16(-f32::NAN).to_bits(), 0x7fff);
+/// ```
+pub fn to_bf16(x: f32) -> bf16 {
+    if x.is_nan() { bf16::from_bits(0x7fff) } else { bf16::from_f32(x) }
+}
+
 /// To bf16 and back.
 pub fn round_to_bf16(x: f32) -> f32 {
-    bf16::from_f32(x).to_f32()
+    to_bf16(x).to_f32()
 }
 
 /// Orders floats by value, with NaN last, for the largest first.

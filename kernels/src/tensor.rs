@@ -85,6 +85,11 @@ impl<'v, T: Element, D: Device, const R: usize> In<'v, T, D, R> {
     }
 
     common!();
+
+    /// The device pointer. Only on the host may it be dereferenced.
+    pub const fn as_ptr(&self) -> *const T {
+        self.start
+    }
 }
 
 impl<'v, T: Element, D: Device, const R: usize> Out<'v, T, D, R> {
@@ -103,6 +108,11 @@ impl<'v, T: Element, D: Device, const R: usize> Out<'v, T, D, R> {
     }
 
     common!();
+
+    /// The device pointer. Only on the host may it be dereferenced.
+    pub const fn as_mut_ptr(&mut self) -> *mut T {
+        self.start
+    }
 
     /// The same for a shorter time, so that this one can be used again afterwards.
     pub const fn reborrow(&mut self) -> Out<'_, T, D, R> {

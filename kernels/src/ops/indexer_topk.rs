@@ -13,6 +13,9 @@ use crate::tensor::{In, Out};
 pub(crate) const LOGITS: &str = "indexer_logits";
 pub(crate) const TOPK: &str = "indexer_topk";
 
+/// The most index heads that the logits are computed for.
+pub const MOST_HEADS: usize = 64;
+
 /// The quantised queries, as the indexer's query kernel wrote them; keys have the same format.
 #[derive(Debug)]
 pub enum IndexQueryIn<'v, D: Device> {
@@ -35,7 +38,7 @@ pub enum IndexQueryIn<'v, D: Device> {
 pub struct IndexerLogits<'v, D: Device> {
     /// Queries.
     pub q: IndexQueryIn<'v, D>,
-    /// Weights `[T, H]`, with whatever is folded into them.
+    /// Weights `[T, H]`, with whatever is folded into them; at most [`MOST_HEADS`] heads.
     pub weights: In<'v, f32, D, 2>,
     /// Keys: bytes `[blocks, stride]`, in the indexer's format.
     pub cache: In<'v, u8, D, 2>,
@@ -104,7 +107,7 @@ impl<D: Device> IndexerLogits<'_, D> {
         let [_, columns] = self.logits.shape();
         check.shape("logits", self.logits.shape(), [tokens, columns])?;
         check.positive("ratio", self.ratio)?;
-        check.at_most("heads", heads, 128)?;
+        check.at_most("weights", heads, MOST_HEADS)?;
         check.counts(&[
             ("weights", tokens),
             ("logits", columns),

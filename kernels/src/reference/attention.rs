@@ -76,7 +76,7 @@ pub fn attention(
         }
         for ((q, out), sink) in q.chunks(HEAD_DIM).zip(out.chunks_mut(HEAD_DIM)).zip(sinks) {
             for (to, x) in out.iter_mut().zip(head(q, &entries, *sink, plan.scale)) {
-                *to = bf16::from_f64(x);
+                *to = if x.is_nan() { bf16::from_bits(0x7fff) } else { bf16::from_f64(x) };
             }
         }
     }

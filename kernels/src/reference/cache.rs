@@ -17,6 +17,7 @@ use core::ops::Range;
 
 use crate::formats::{
     BlockScale, amax, bf16, decode_e2m1, decode_e4m3, encode_e2m1, encode_e4m3, round_to_bf16,
+    to_bf16,
 };
 
 /// Elements of a main entry.
@@ -139,7 +140,7 @@ pub fn encode_main(nope: &[f32], rotated: &[f32], data: &mut [u8], scales: &mut 
         *last = 0;
     }
     for (bytes, x) in rope.chunks_exact_mut(2).zip(rotated) {
-        bytes.copy_from_slice(&bf16::from_f32(*x).to_le_bytes());
+        bytes.copy_from_slice(&to_bf16(*x).to_le_bytes());
     }
 }
 

@@ -9,7 +9,7 @@
 
 use scratchpool::f8e4m3;
 
-use crate::formats::{bf16, encode_e4m3, round_to_bf16};
+use crate::formats::{bf16, encode_e4m3, round_to_bf16, to_bf16};
 use crate::ops::q_insert::QInsertPlan;
 use crate::reference::arithmetic::{inverse_rms, sum_of_squares_by_chunks};
 use crate::reference::cache::{HEAD_DIM, NOPE_DIM, encode_main};
@@ -80,7 +80,7 @@ pub fn q_insert(
                     }
                     let x = from.get(index * HEAD_DIM..(index + 1) * HEAD_DIM).unwrap_or_default();
                     for (to, x) in to.iter_mut().zip(head(plan, rope, *position, x)) {
-                        *to = bf16::from_f32(x);
+                        *to = to_bf16(x);
                     }
                 }
             }
@@ -90,7 +90,7 @@ pub fn q_insert(
                 for q in token.chunks_mut(HEAD_DIM) {
                     let row = head(plan, rope, *position, q);
                     for (q, x) in q.iter_mut().zip(row) {
-                        *q = bf16::from_f32(x);
+                        *q = to_bf16(x);
                     }
                 }
             }
@@ -152,7 +152,7 @@ fn insert(
         }
         Cache::Rows(rows) => {
             for (to, x) in rows.get_mut(whole).unwrap_or_default().iter_mut().zip(row) {
-                *to = bf16::from_f32(x);
+                *to = to_bf16(x);
             }
         }
         Cache::Fp8(rows) => {
