@@ -25,7 +25,7 @@ use scratchpool::cuda::cudarc::driver::CudaGraph;
 use scratchpool::cuda::cudarc::driver::sys::{
     CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
-use scratchpool::{Device, Element, bf16, bool8, e8m0, f8e4m3};
+use scratchpool::{Element, bf16, bool8, e8m0, f8e4m3};
 use scratchpool_kernels::cuda::CudaKernels;
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
@@ -55,7 +55,7 @@ fn time(gpu: &Gpu, sets: usize, mut launch: impl FnMut(usize)) -> (f64, f64, f64
     for set in 0..sets {
         launch(set);
     }
-    gpu.device.synchronize().unwrap();
+    scratchpool::Device::synchronize(&gpu.device).unwrap();
     let launches = if sets == 1 { 4 } else { sets.next_multiple_of(20.min(sets)).max(20) };
     gpu.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     for at in 0..launches {
@@ -521,8 +521,7 @@ fn main() {
     let began = std::time::Instant::now();
     let kernels = CudaKernels::new(&cuda).unwrap_or_else(|error| panic!("{error}"));
     println!("kernels ready after {:.1} s", began.elapsed().as_secs_f32());
-    let stream = cuda.create_stream("main").unwrap();
-    let gpu = Rig { device: cuda, kernels, stream };
+    let gpu = Rig::new(cuda, kernels);
     let table = Table { copy: copy(&gpu) };
     println!("device copy: {:.0} GB/s", table.copy);
     println!(

@@ -142,44 +142,69 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionPa
 
     for (u32 first = 0; first < entries; first += KEYS) {
         __syncthreads();
-        // Gather: a warp takes eight rows. All of a row's loads are issued before they are used.
-        for (u32 i = 0; i < KEYS / 8; i++) {
-            const u32 row = warp * (KEYS / 8) + i, at = first + row;
-            const u8* data = nullptr;
-            const u8* scales = nullptr;
-            bool paged = false;
+        // Gather: a warp takes eight rows, whose places its lanes find together; then the loads of
+        // four rows at a time are issued before the first is used.
+        const u8* place = nullptr;
+        const u8* place_scales = nullptr;
+        u32 place_paged = 0;
+        if (lane < 8) {
+            const u32 row = 8 * warp + lane, at = first + row;
             if (at < entries) {
                 const bool second = at >= len[0];
                 const Source& s = p.sources[second];
-                paged = s.paged;
-                data = find_entry(s, token, second ? at - len[0] : at, scales);
+                place_paged = s.paged;
+                place = find_entry(s, token, second ? at - len[0] : at, place_scales);
             }
-            u16* to = k_rows + row * ROW;
-            if (lane == 0) found[row] = data != nullptr;
-            if (!data) {
-                *(uint4*)(to + 8 * lane) = make_uint4(0, 0, 0, 0);
-                *(uint4*)(to + 256 + 8 * lane) = make_uint4(0, 0, 0, 0);
-            } else if (!paged) {
-                *(uint4*)(to + 8 * lane) = *(const uint4*)(data + 16 * lane);
-                *(uint4*)(to + 256 + 8 * lane) = *(const uint4*)(data + 512 + 16 * lane);
-            } else {
-                const uint2 low = *(const uint2*)(data + 8 * lane);
-                const u64 bytes = *(const u64*)scales;
-                const float scale_low = scale_value((u32)(bytes >> (lane >> 3 << 3)) & 255);
-                uint4 high;
-                if (lane < 24) {
-                    const uint2 codes = *(const uint2*)(data + 256 + 8 * lane);
-                    const float scale = scale_value((u32)(bytes >> (32 + (lane >> 3 << 3))) & 255);
-                    const uint2 a = dequantise4(codes.x, scale), b = dequantise4(codes.y, scale);
-                    high = make_uint4(a.x, a.y, b.x, b.y);
-                } else {
-                    const uint2 a = *(const uint2*)(data + 448 + 16 * (lane - 24));
-                    const uint2 b = *(const uint2*)(data + 456 + 16 * (lane - 24));
-                    high = make_uint4(a.x, a.y, b.x, b.y);
+            found[row] = place != nullptr;
+        }
+#pragma unroll
+        for (i32 batch = 0; batch < 8; batch += 4) {
+            const u8* data[4];
+            bool paged[4];
+            uint4 low[4], high[4];
+            u64 scale[4];
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) {
+                data[i] = (const u8*)__shfl_sync(FULL, (u64)place, batch + i);
+                const u8* scales = (const u8*)__shfl_sync(FULL, (u64)place_scales, batch + i);
+                paged[i] = __shfl_sync(FULL, place_paged, batch + i);
+                low[i] = high[i] = make_uint4(0, 0, 0, 0);
+                scale[i] = 0;
+                if (data[i] && paged[i]) {
+                    const uint2 a = *(const uint2*)(data[i] + 8 * lane);
+                    low[i].x = a.x;
+                    low[i].y = a.y;
+                    scale[i] = *(const u64*)scales;
+                    // Lanes 24.. have 16 bytes of bf16 where the others have 8 codes.
+                    const u8* from = data[i] + (lane < 24 ? 256 + 8 * lane : 448 + 16 * (lane - 24));
+                    const uint2 b = *(const uint2*)from;
+                    high[i].x = b.x;
+                    high[i].y = b.y;
+                    if (lane >= 24) {
+                        const uint2 c = *(const uint2*)(from + 8);
+                        high[i].z = c.x;
+                        high[i].w = c.y;
+                    }
+                } else if (data[i]) {
+                    low[i] = *(const uint4*)(data[i] + 16 * lane);
+                    high[i] = *(const uint4*)(data[i] + 512 + 16 * lane);
                 }
-                const uint2 a = dequantise4(low.x, scale_low), b = dequantise4(low.y, scale_low);
-                *(uint4*)(to + 8 * lane) = make_uint4(a.x, a.y, b.x, b.y);
-                *(uint4*)(to + 256 + 8 * lane) = high;
+            }
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) {
+                if (data[i] && paged[i]) {
+                    const float s = scale_value((u32)(scale[i] >> (lane >> 3 << 3)) & 255);
+                    const uint2 a = dequantise4(low[i].x, s), b = dequantise4(low[i].y, s);
+                    low[i] = make_uint4(a.x, a.y, b.x, b.y);
+                    if (lane < 24) {
+                        const float t = scale_value((u32)(scale[i] >> (32 + (lane >> 3 << 3))) & 255);
+                        const uint2 c = dequantise4(high[i].x, t), d = dequantise4(high[i].y, t);
+                        high[i] = make_uint4(c.x, c.y, d.x, d.y);
+                    }
+                }
+                u16* to = k_rows + (8 * warp + batch + i) * ROW;
+                *(uint4*)(to + 8 * lane) = low[i];
+                *(uint4*)(to + 256 + 8 * lane) = high[i];
             }
         }
         __syncthreads();

@@ -118,24 +118,37 @@ INLINE float mxfp4_to_f16_scale(u32 byte) {
 // Two E2M1 codes, in bits 0..4 and 16..20, of values times `scale` of mxfp4_to_f16_scale. In f16
 // an E2M1 value times 2^-14 differs from its code by nine more mantissa bits only, normal or not, so
 // rounding is integer addition. Exact for bf16 input: what f16 cannot hold is below the first step.
+// The minimum takes infinities to 6, and NaN, which it drops.
 INLINE u32 e2m1x2(float low, float high, float scale) {
-    const float most = 6.0f / 16384.0f;
-    low = fmaxf(-most, fminf(low * scale, most));
-    high = fmaxf(-most, fminf(high * scale, most));
-    u32 half2;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(half2) : "f"(high), "f"(low));
-    u32 magnitude = half2 & 0x7fff7fffu;
-    u32 rounded = (magnitude + 0x00ff00ffu + ((magnitude >> 9) & 0x00010001u)) >> 9;
+    u32 half2, magnitude;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(half2) : "f"(high * scale), "f"(low * scale));
+    asm("min.f16x2 %0, %1, %2;" : "=r"(magnitude) : "r"(half2 & 0x7fff7fffu), "r"(0x0e000e00u));
+    const u32 rounded = (magnitude + 0x00ff00ffu + ((magnitude >> 9) & 0x00010001u)) >> 9;
     return (rounded & 0x00070007u) | ((half2 >> 12) & 0x00080008u);
+}
+
+// Four codes in the low 16 bits, the first lowest.
+INLINE u32 e2m1x4(float a, float b, float c, float d, float scale) {
+    const u32 both = e2m1x2(a, b, scale) | e2m1x2(c, d, scale) << 8;
+    return both | both >> 12;
 }
 
 // Eight codes, the first in the lowest bits.
 INLINE u32 e2m1x8(const float* x, float scale) {
-    u32 a = e2m1x2(x[0], x[1], scale), b = e2m1x2(x[2], x[3], scale);
-    u32 c = e2m1x2(x[4], x[5], scale), d = e2m1x2(x[6], x[7], scale);
-    // Bits 16..20 of each go next to bits 0..4.
-    a |= a >> 12; b |= b >> 12; c |= c >> 12; d |= d >> 12;
-    return (a & 0xff) | (b & 0xff) << 8 | (c & 0xff) << 16 | (d & 0xff) << 24;
+    return __byte_perm(e2m1x4(x[0], x[1], x[2], x[3], scale), e2m1x4(x[4], x[5], x[6], x[7], scale), 0x5410);
+}
+
+// The larger of each half, NaN dropped.
+INLINE u32 max_bf16x2(u32 a, u32 b) {
+    u32 m;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+}
+
+// The larger magnitude of each half over four words.
+INLINE u32 amax_bf16x2(uint4 v) {
+    return max_bf16x2(max_bf16x2(v.x & 0x7fff7fffu, v.y & 0x7fff7fffu),
+                      max_bf16x2(v.z & 0x7fff7fffu, v.w & 0x7fff7fffu));
 }
 
 // --- RoPE ---------------------------------------------------------------------------------------

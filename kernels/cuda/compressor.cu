@@ -132,10 +132,7 @@ INLINE void store_entry(const StoreParams& p, u32 token, i64 position, u32 ratio
     if (FORMAT == INDEX_MXFP4) {
         const u32 byte = mxfp4_scale(amax);
         const float scale = mxfp4_to_f16_scale(byte);
-        u32 a = e2m1x2(x[0], x[1], scale), b = e2m1x2(x[2], x[3], scale);
-        a |= a >> 12;
-        b |= b >> 12;
-        *(u16*)(base + (u64)entry * 64 + 2 * thread) = (u16)((a & 0xff) | (b & 0xff) << 8);
+        *(u16*)(base + (u64)entry * 64 + 2 * thread) = (u16)e2m1x4(x[0], x[1], x[2], x[3], scale);
         if ((thread & 7) == 0) base[(u64)p.block_size * 64 + (u64)entry * 4 + thread / 8] = (u8)byte;
         return;
     }

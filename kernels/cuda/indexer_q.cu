@@ -1,7 +1,8 @@
 // RoPE and quantisation of the indexer's queries.
 //
-// Half a warp takes a row of 128: eight elements, 16 bytes, a lane; lanes 8..15 of the half hold
-// the rotated dims. A warp takes 2 * ROWS rows and issues all their loads first.
+// Eight lanes take a row of 128, so that rotation keeps all lanes busy: lane j has 16 bytes of dims 8
+// j.. and 16 of dims 64 + 8 j... A warp takes 4 * STEPS rows and issues all their loads first. With
+// ONE_TOKEN the number of heads is a multiple of that, so all rows of a warp turn alike.
 
 struct IndexerQParams {
     const u8* q;
@@ -28,66 +29,80 @@ INLINE Turn index_turn(const IndexerQParams& p, i64 position, u32 first_pair) {
     return turn;
 }
 
-template <bool FP4, i32 ROWS>
+template <bool FP4, i32 STEPS, bool ONE_TOKEN>
 INLINE void indexer_q(const IndexerQParams& p) {
     begin();
-    const u32 lane = threadIdx.x & 31, half = lane >> 4, at = lane & 15;
+    const u32 lane = threadIdx.x & 31, group = lane >> 3, j = lane & 7;
     const u32 warp = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
-    const u32 first = warp * (2 * ROWS) + half;
-    uint4 raw[ROWS];
-    float weight[ROWS];
-    Turn turn[ROWS];
+    const u32 first = warp * (4 * STEPS) + group;
+    uint4 low[STEPS], high[STEPS];
+    float weight[STEPS];
+    Turn turn[ONE_TOKEN ? 1 : STEPS];
 #pragma unroll
-    for (i32 i = 0; i < ROWS; i++) {
-        const u32 row = first + 2 * i;
-        if (row >= p.rows) {
-            raw[i] = make_uint4(0, 0, 0, 0);
-            continue;
-        }
-        raw[i] = load16(p.q + (u64)row * 256 + 16 * at);
-        if (at >= 8) turn[i] = index_turn(p, p.positions[row / p.heads], 4 * (at - 8));
-        if (at == 0) {
+    for (i32 i = 0; i < STEPS; i++) {
+        const u32 row = first + 4 * i;
+        low[i] = high[i] = make_uint4(0, 0, 0, 0);
+        if (row >= p.rows) continue;
+        low[i] = load16(p.q + (u64)row * 256 + 16 * j);
+        high[i] = load16(p.q + (u64)row * 256 + 128 + 16 * j);
+        if (j == 0) {
             weight[i] = p.weights_are_bf16
                 ? __uint_as_float((u32)((const u16*)p.weights)[row] << 16)
                 : ((const float*)p.weights)[row];
         }
     }
 #pragma unroll
-    for (i32 i = 0; i < ROWS; i++) {
-        const u32 row = first + 2 * i;
+    for (i32 i = 0; i < (ONE_TOKEN ? 1 : STEPS); i++) {
+        const u32 row = first + 4 * i;
+        if (row < p.rows) turn[i] = index_turn(p, p.positions[row / p.heads], 4 * j);
+    }
+#pragma unroll
+    for (i32 i = 0; i < STEPS; i++) {
+        const u32 row = first + 4 * i;
+        const bool real = row < p.rows;
         float x[8];
-        unpack8(raw[i], x);
-        if (at >= 8 && row < p.rows) {
-            rotate8(x, turn[i]);
-            unpack8(pack8(x), x);
+        if (real) {
+            unpack8(high[i], x);
+            rotate8(x, turn[ONE_TOKEN ? 0 : i]);
+            high[i] = pack8(x);
         }
-        float amax = 0.0f;
-#pragma unroll
-        for (i32 k = 0; k < 8; k++) amax = fmaxf(amax, fabsf(x[k]));
-#pragma unroll
-        for (i32 step = FP4 ? 2 : 8; step > 0; step >>= 1)
-            amax = fmaxf(amax, __shfl_xor_sync(FULL, amax, step));
+        const u32 amax_low = amax_bf16x2(low[i]), amax_high = amax_bf16x2(high[i]);
         if (FP4) {
-            const u32 byte = mxfp4_scale(amax);
-            const u32 codes = e2m1x8(x, mxfp4_to_f16_scale(byte));
-            // Lanes 0, 4, 8 and 12 of the half hold the four scales.
-            u32 word = byte << (at >> 2 << 3);
-            word |= __shfl_xor_sync(FULL, word, 4);
-            word |= __shfl_xor_sync(FULL, word, 8);
-            if (row >= p.rows) continue;
-            *(u32*)(p.values + (u64)row * 64 + 4 * at) = codes;
-            if (at == 0) {
-                *(u32*)(p.scales + (u64)row * 4) = word;
+            // Both halves of a row in one word: a block is four lanes of one half.
+            u32 m = max_bf16x2(__byte_perm(amax_low, amax_high, 0x5410), __byte_perm(amax_low, amax_high, 0x7632));
+            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 1));
+            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 2));
+            const u32 byte_low = mxfp4_scale(low_bf16(m)), byte_high = mxfp4_scale(high_bf16(m));
+            u32 scales = byte_low | byte_high << 16;
+            scales |= __shfl_down_sync(FULL, scales, 4) << 8;
+            if (!real) continue;
+            u8* values = p.values + (u64)row * 64 + 4 * j;
+            unpack8(high[i], x);
+            *(u32*)(values + 32) = e2m1x8(x, mxfp4_to_f16_scale(byte_high));
+            unpack8(low[i], x);
+            *(u32*)values = e2m1x8(x, mxfp4_to_f16_scale(byte_low));
+            if (j == 0) {
+                *(u32*)(p.scales + (u64)row * 4) = scales;
                 p.weights_out[row] = __fmul_rn(__fmul_rn(weight[i], p.softmax_scale), p.head_scale);
             }
         } else {
-            const u32 byte = e4m3_scale(amax);
+            u32 m = max_bf16x2(amax_low, amax_high);
+            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 1));
+            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 2));
+            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 4));
+            const u32 byte = e4m3_scale(fmaxf(low_bf16(m), high_bf16(m)));
             const float inverse = e4m3_inverse(byte);
-            if (row >= p.rows) continue;
-            store8(p.values + (u64)row * 128 + 8 * at,
+            if (!real) continue;
+            u8* values = p.values + (u64)row * 128 + 8 * j;
+            unpack8(high[i], x);
+            store8(values + 64,
                    e4m3x4(x[0] * inverse, x[1] * inverse, x[2] * inverse, x[3] * inverse),
                    e4m3x4(x[4] * inverse, x[5] * inverse, x[6] * inverse, x[7] * inverse));
-            if (at == 0) {
+            unpack8(low[i], x);
+            store8(values,
+                   e4m3x4(x[0] * inverse, x[1] * inverse, x[2] * inverse, x[3] * inverse),
+                   e4m3x4(x[4] * inverse, x[5] * inverse, x[6] * inverse, x[7] * inverse));
+            if (j == 0) {
                 const float scale = __uint_as_float(byte << 23);
                 p.weights_out[row] = __fmul_rn(
                     __fmul_rn(__fmul_rn(weight[i], scale), p.softmax_scale), p.head_scale);
@@ -96,15 +111,14 @@ INLINE void indexer_q(const IndexerQParams& p) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) indexer_q_fp8_1(const IndexerQParams p) {
-    indexer_q<false, 1>(p);
-}
-extern "C" __global__ void __launch_bounds__(256) indexer_q_fp8_4(const IndexerQParams p) {
-    indexer_q<false, 4>(p);
-}
-extern "C" __global__ void __launch_bounds__(256) indexer_q_mxfp4_1(const IndexerQParams p) {
-    indexer_q<true, 1>(p);
-}
-extern "C" __global__ void __launch_bounds__(256) indexer_q_mxfp4_4(const IndexerQParams p) {
-    indexer_q<true, 4>(p);
-}
+#define INDEXER_Q(name, fp4, steps, one_token)                                       \
+    extern "C" __global__ void __launch_bounds__(256) name(const IndexerQParams p) { \
+        indexer_q<fp4, steps, one_token>(p);                                         \
+    }
+
+INDEXER_Q(indexer_q_fp8_any, false, 1, false)
+INDEXER_Q(indexer_q_fp8_2, false, 2, true)
+INDEXER_Q(indexer_q_fp8_4, false, 4, true)
+INDEXER_Q(indexer_q_mxfp4_any, true, 1, false)
+INDEXER_Q(indexer_q_mxfp4_2, true, 2, true)
+INDEXER_Q(indexer_q_mxfp4_4, true, 4, true)

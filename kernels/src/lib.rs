@@ -12,6 +12,7 @@
 //! | [`ops`] | the arguments of each kernel, their checks, and the trait [`Kernels`] |
 //! | [`mod@reference`] | the definitions: scalar Rust over slices |
 //! | [`formats`] | E4M3, E8M0, E2M1 and block scales, bit for bit |
+//! | [`alloc`] | outputs for callers without a pool |
 //! | [`cuda`] | the CUDA sources, their compilation and launch |
 //!
 //! Every launch checks shapes and numbers first, and an error names the argument. What stands *in*
@@ -20,6 +21,7 @@
 #![allow(clippy::doc_markdown, reason = "RoPE is a word of the field, not an item")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "the tests are about exact values"))]
 
+pub mod alloc;
 pub mod cuda;
 pub mod formats;
 pub mod ops;

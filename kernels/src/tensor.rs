@@ -10,6 +10,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Range;
 
 use scratchpool::{Device, Element, HostArgs, HostStream, View, ViewMut};
 
@@ -85,6 +86,25 @@ impl<'v, T: Element, D: Device, const R: usize> In<'v, T, D, R> {
     }
 
     common!();
+
+    /// The rows of `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`scratchpool::Error::RowRange`] where the range is not inside the rows.
+    pub fn slice_rows(self, range: Range<usize>) -> Result<Self, Error> {
+        let Range { start, end } = range;
+        let mut shape = self.shape;
+        let rows = shape.first().copied().unwrap_or(0);
+        if start > end || end > rows {
+            return Err(scratchpool::Error::RowRange { start, end, rows }.into());
+        }
+        let width = self.len().checked_div(rows).unwrap_or(0);
+        if let Some(first) = shape.first_mut() {
+            *first = end - start;
+        }
+        Ok(Self { start: self.start.wrapping_add(start * width), shape, stream: self.stream })
+    }
 
     /// The device pointer. Only on the host may it be dereferenced.
     pub const fn as_ptr(&self) -> *const T {

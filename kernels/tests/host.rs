@@ -20,8 +20,7 @@ use scratchpool_kernels::{Error, HostKernels, Kernels, Tensor};
 type Cpu = Rig<Host, HostKernels>;
 
 fn rig(host: Host) -> Cpu {
-    let stream = host.create_stream("main").unwrap();
-    Rig { device: host, kernels: HostKernels, stream }
+    Rig::new(host, HostKernels)
 }
 
 const Q: QCase = QCase {

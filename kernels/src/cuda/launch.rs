@@ -44,7 +44,7 @@ use crate::tensor::{In, Out};
 /// ```
 pub struct CudaKernels {
     q_insert: [[[CudaFunction; 3]; 3]; 2],
-    indexer_q: [[CudaFunction; 2]; 2],
+    indexer_q: [[CudaFunction; 3]; 2],
     topk_map: [CudaFunction; 3],
     combine_indices: CudaFunction,
     save_state: CudaFunction,
@@ -100,7 +100,7 @@ impl CudaKernels {
         };
         let mut three = || -> Result<_, Error> { Ok([next()?, next()?, next()?]) };
         let q_insert = [[three()?, three()?, three()?], [three()?, three()?, three()?]];
-        let indexer_q = [[next()?, next()?], [next()?, next()?]];
+        let indexer_q = [three()?, three()?];
         let topk_map = [next()?, next()?, next()?];
         let kernels = Self {
             q_insert,
@@ -305,12 +305,19 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             head_scale: plan.head_scale,
         };
         let [fp8, mxfp4] = &self.indexer_q;
-        let [one, four] = if matches!(args.out, IndexQuery::Fp8 { .. }) { fp8 } else { mxfp4 };
-        let many = rows >= 128 * self.processors;
-        let (function, in_block) = if many { (four, 8 * 8) } else { (one, 2 * 4) };
-        let threads = if many { 256 } else { 128 };
+        let [any, two, four] = if matches!(args.out, IndexQuery::Fp8 { .. }) { fp8 } else { mxfp4 };
+        // Four rows a step; more steps keep more loads in flight, once there are enough warps.
+        let share = rows / self.processors.max(1);
+        let (function, steps, threads) = if share >= 512 && plan.heads.is_multiple_of(16) {
+            (four, 4, 256)
+        } else if share >= 128 && plan.heads.is_multiple_of(8) {
+            (two, 2, 256)
+        } else {
+            (any, 1, 128_u32)
+        };
+        let blocks = rows.div_ceil(4 * steps * (threads as usize / 32));
         // SAFETY: the module's invariant.
-        unsafe { site.launch(function, (rows.div_ceil(in_block), 1), threads, 0, &params, NONE) }
+        unsafe { site.launch(function, (blocks, 1), threads, 0, &params, NONE) }
     }
 
     fn topk_map(&self, stream: &Stream, args: TopkMap<'_, D>) -> Result<(), Error> {
@@ -331,20 +338,23 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             columns: count(plan.columns),
             block_size: count(plan.block_size),
             shift: if power { plan.block_size.trailing_zeros() } else { 32 },
+            most_block: 0x7fff_ffff / count(plan.block_size).max(1),
+            vector: 0,
         };
-        let [vector, in_place, packed] = &self.topk_map;
-        let wide = plan.topk.is_multiple_of(4)
+        let vector = plan.topk.is_multiple_of(4)
             && params.topk.is_multiple_of(16)
             && params.indices.is_multiple_of(16);
-        let function = match plan.placement {
-            Placement::PackedLeft => packed,
-            Placement::InPlace if wide => vector,
-            Placement::InPlace => in_place,
+        let params = TopkMapParams { vector: u32::from(vector), ..params };
+        let [warp, in_place, packed] = &self.topk_map;
+        let (function, blocks) = match plan.placement {
+            Placement::PackedLeft => (packed, plan.tokens),
+            Placement::InPlace if vector && plan.tokens >= 16 * self.processors => {
+                (warp, plan.tokens.div_ceil(4))
+            }
+            Placement::InPlace => (in_place, plan.tokens),
         };
-        let in_block: u32 = if plan.tokens < 4 * self.processors { 1 } else { 4 };
-        let blocks = plan.tokens.div_ceil(in_block as usize);
         // SAFETY: the module's invariant.
-        unsafe { site.launch(function, (blocks, 1), 32 * in_block, 0, &params, NONE) }
+        unsafe { site.launch(function, (blocks, 1), 128, 0, &params, NONE) }
     }
 
     fn combine_indices(&self, stream: &Stream, args: CombineIndices<'_, D>) -> Result<(), Error> {

@@ -69,6 +69,8 @@ params! {
         columns: u32,
         block_size: u32,
         shift: u32,
+        most_block: u32,
+        vector: u32,
     }
     CombineParams {
         topk: u64,

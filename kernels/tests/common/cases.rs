@@ -120,7 +120,7 @@ impl QCase {
             eps: 1e-6,
             norm: self.norm,
         };
-        rig.kernels.q_insert(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.q_insert(stream, args));
         let mut all = memory.to_vec().unwrap();
         all.extend(second.to_vec().unwrap());
         all
@@ -196,7 +196,7 @@ impl IndexerQCase {
             head_scale: 64_f32.powf(-0.5),
             out,
         };
-        rig.kernels.indexer_q(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.indexer_q(stream, args));
         let mut all = values.to_vec().unwrap();
         all.extend(scales.to_vec().unwrap());
         all.extend(canonical(&weights_out.to_vec().unwrap()));
@@ -266,7 +266,7 @@ impl MapCase {
             // SAFETY: as above.
             lens: unsafe { part(&mut second, lens_at, [tokens]) },
         };
-        rig.kernels.topk_map(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.topk_map(stream, args));
         let mut all = memory.to_vec().unwrap();
         all.extend(second.to_vec().unwrap());
         all
@@ -320,7 +320,7 @@ impl CombineCase {
             // SAFETY: as above.
             lens: unsafe { part(&mut second, lens_at, [tokens]) },
         };
-        rig.kernels.combine_indices(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.combine_indices(stream, args));
         let mut all = memory.to_vec().unwrap();
         all.extend(second.to_vec().unwrap());
         all
@@ -427,7 +427,7 @@ impl CompressCase {
             // SAFETY: a part of its own arena.
             state: unsafe { part(&mut states_memory, state_at, state_shape) },
         };
-        rig.kernels.save_state(&rig.stream, save).unwrap();
+        rig.launch(|kernels, stream| kernels.save_state(stream, save));
         let states = States {
             // SAFETY: not written from here on.
             state: unsafe { part_in(&states_memory, state_at, state_shape) },
@@ -449,13 +449,15 @@ impl CompressCase {
         let boundaries = Boundaries::Possible;
         match compression {
             Compression::C4 => {
-                rig.kernels.compress(&rig.stream, Compress { states, store, boundaries }).unwrap();
+                rig.launch(|kernels, stream| {
+                    kernels.compress(stream, Compress { states, store, boundaries })
+                });
             }
             Compression::C128 => {
                 // SAFETY: a part of its own arena.
                 let to = unsafe { part(&mut scratch, scratch_at, [tokens, 512]) };
                 let pool = CompressPool { states, scratch: to, boundaries };
-                rig.kernels.compress_pool(&rig.stream, pool).unwrap();
+                rig.launch(|kernels, stream| kernels.compress_pool(stream, pool));
                 let store = CompressStore {
                     // SAFETY: not written from here on.
                     scratch: unsafe { part_in(&scratch, scratch_at, [tokens, 512]) },
@@ -464,7 +466,7 @@ impl CompressCase {
                     store,
                     boundaries,
                 };
-                rig.kernels.compress_store(&rig.stream, store).unwrap();
+                rig.launch(|kernels, stream| kernels.compress_store(stream, store));
             }
         }
         let mut all = states_memory.to_vec().unwrap();
@@ -559,9 +561,9 @@ impl LogitsCase {
             ratio: 4,
             logits: logits.view_mut(),
         };
-        rig.kernels.indexer_logits(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.indexer_logits(stream, args));
         let args = IndexerTopk { logits: logits.view(), indices: indices.view_mut() };
-        rig.kernels.indexer_topk(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.indexer_topk(stream, args));
         (logits.to_vec().unwrap(), indices.to_vec().unwrap())
     }
 }
@@ -652,7 +654,7 @@ impl AttentionCase {
             scale: 512_f32.powf(-0.5),
             out: out.view_mut(),
         };
-        rig.kernels.attention(&rig.stream, args).unwrap();
+        rig.launch(|kernels, stream| kernels.attention(stream, args));
         out.to_vec().unwrap()
     }
 }

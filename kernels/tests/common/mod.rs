@@ -13,16 +13,32 @@
 pub mod cases;
 
 use scratchpool::{Device, Element, bf16};
-use scratchpool_kernels::{In, Kernels, Out, Tensor};
+use scratchpool_kernels::{Error, In, Kernels, Out, Tensor};
 
 /// A device, its kernels and a stream.
 pub struct Rig<D: Device, K: Kernels<D>> {
     pub device: D,
     pub kernels: K,
     pub stream: D::Stream,
+    /// What is done around every launch: nothing, or a capture and a replay.
+    pub around: fn(&D::Stream, &mut dyn FnMut()),
 }
 
 impl<D: Device, K: Kernels<D>> Rig<D, K> {
+    pub fn new(device: D, kernels: K) -> Self {
+        let stream = device.create_stream("main").unwrap();
+        Self { device, kernels, stream, around: |_, launch| launch() }
+    }
+
+    pub fn launch(&self, launch: impl FnOnce(&K, &D::Stream) -> Result<(), Error>) {
+        let mut launch = Some(launch);
+        (self.around)(&self.stream, &mut || {
+            let launch = launch.take().unwrap();
+            launch(&self.kernels, &self.stream).unwrap();
+        });
+        assert!(launch.is_none());
+    }
+
     pub fn load<T: Element, const R: usize>(
         &self,
         shape: [usize; R],
