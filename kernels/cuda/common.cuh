@@ -138,17 +138,53 @@ INLINE u32 e2m1x8(const float* x, float scale) {
     return __byte_perm(e2m1x4(x[0], x[1], x[2], x[3], scale), e2m1x4(x[4], x[5], x[6], x[7], scale), 0x5410);
 }
 
-// The larger of each half, NaN dropped.
-INLINE u32 max_bf16x2(u32 a, u32 b) {
+// The same for finite values that the scale brings to 6 at most, with fewer operations on the ALU, which
+// is what bounds a kernel that does little else. Rounded sums keep sign and code in their high bytes;
+// those are picked together, four codes a word.
+INLINE u32 rounded_e2m1x2(float low, float high, float scale) {
+    u32 half2;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(half2) : "f"(high * scale), "f"(low * scale));
+    return half2 + 0x00ff00ffu + ((half2 >> 9) & 0x00010001u);
+}
+
+// Codes 0 and 1 in byte 0, 2 and 3 in byte 2, of two rounded sums.
+INLINE u32 picked_e2m1x4(u32 a, u32 b) {
+    const u32 high = __byte_perm(a, b, 0x7531);
+    const u32 codes = ((high >> 1) & 0x07070707u) | ((high >> 4) & 0x08080808u);
+    return codes | codes >> 4;
+}
+
+INLINE u32 finite_e2m1x8(const float* x, float scale) {
+    const u32 a = picked_e2m1x4(rounded_e2m1x2(x[0], x[1], scale), rounded_e2m1x2(x[2], x[3], scale));
+    const u32 b = picked_e2m1x4(rounded_e2m1x2(x[4], x[5], scale), rounded_e2m1x2(x[6], x[7], scale));
+    return __byte_perm(a, b, 0x6420);
+}
+
+// The larger magnitude of each half, the sign left undefined. With KEEP a NaN is kept, else dropped.
+template <bool KEEP>
+INLINE u32 amax_bf16x2(u32 a, u32 b) {
     u32 m;
-    asm("max.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+#if __CUDA_ARCH__ >= 860
+    if (KEEP) {
+        asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    } else {
+        asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    }
+#else
+    a &= 0x7fff7fffu;
+    b &= 0x7fff7fffu;
+    if (KEEP) {
+        asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    } else {
+        asm("max.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    }
+#endif
     return m;
 }
 
-// The larger magnitude of each half over four words.
+template <bool KEEP>
 INLINE u32 amax_bf16x2(uint4 v) {
-    return max_bf16x2(max_bf16x2(v.x & 0x7fff7fffu, v.y & 0x7fff7fffu),
-                      max_bf16x2(v.z & 0x7fff7fffu, v.w & 0x7fff7fffu));
+    return amax_bf16x2<KEEP>(amax_bf16x2<KEEP>(v.x, v.y), amax_bf16x2<KEEP>(v.z, v.w));
 }
 
 // --- RoPE ---------------------------------------------------------------------------------------

@@ -29,6 +29,17 @@ INLINE Turn index_turn(const IndexerQParams& p, i64 position, u32 first_pair) {
     return turn;
 }
 
+// The largest magnitude of a lane's block of 32: of the low dims in the low half of the word, of the
+// high dims in the high half. A block is four lanes of one half of a row.
+template <bool KEEP>
+INLINE u32 block_amax(uint4 low, uint4 high) {
+    const u32 a = amax_bf16x2<KEEP>(low), b = amax_bf16x2<KEEP>(high);
+    u32 m = amax_bf16x2<KEEP>(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
+    m = amax_bf16x2<KEEP>(m, __shfl_xor_sync(FULL, m, 1));
+    m = amax_bf16x2<KEEP>(m, __shfl_xor_sync(FULL, m, 2));
+    return m & 0x7fff7fffu;
+}
+
 template <bool FP4, i32 STEPS, bool ONE_TOKEN>
 INLINE void indexer_q(const IndexerQParams& p) {
     begin();
@@ -66,30 +77,40 @@ INLINE void indexer_q(const IndexerQParams& p) {
             rotate8(x, turn[ONE_TOKEN ? 0 : i]);
             high[i] = pack8(x);
         }
-        const u32 amax_low = amax_bf16x2(low[i]), amax_high = amax_bf16x2(high[i]);
         if (FP4) {
-            // Both halves of a row in one word: a block is four lanes of one half.
-            u32 m = max_bf16x2(__byte_perm(amax_low, amax_high, 0x5410), __byte_perm(amax_low, amax_high, 0x7632));
-            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 1));
-            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 2));
+            u32 m = block_amax<true>(low[i], high[i]);
+            // Infinities and NaN go the longer way, with the whole warp.
+            const bool finite = (m & 0xffffu) < 0x7f80u && m < 0x7f800000u;
+            const bool all_finite = __all_sync(FULL, finite);
+            if (!all_finite) m = block_amax<false>(low[i], high[i]);
             const u32 byte_low = mxfp4_scale(low_bf16(m)), byte_high = mxfp4_scale(high_bf16(m));
             u32 scales = byte_low | byte_high << 16;
             scales |= __shfl_down_sync(FULL, scales, 4) << 8;
             if (!real) continue;
             u8* values = p.values + (u64)row * 64 + 4 * j;
-            unpack8(high[i], x);
-            *(u32*)(values + 32) = e2m1x8(x, mxfp4_to_f16_scale(byte_high));
+            const float scale_low = mxfp4_to_f16_scale(byte_low), scale_high = mxfp4_to_f16_scale(byte_high);
+            float y[8];
             unpack8(low[i], x);
-            *(u32*)values = e2m1x8(x, mxfp4_to_f16_scale(byte_low));
+            unpack8(high[i], y);
+            u32 codes_low, codes_high;
+            if (all_finite) {
+                codes_low = finite_e2m1x8(x, scale_low);
+                codes_high = finite_e2m1x8(y, scale_high);
+            } else {
+                codes_low = e2m1x8(x, scale_low);
+                codes_high = e2m1x8(y, scale_high);
+            }
+            *(u32*)values = codes_low;
+            *(u32*)(values + 32) = codes_high;
             if (j == 0) {
                 *(u32*)(p.scales + (u64)row * 4) = scales;
                 p.weights_out[row] = __fmul_rn(__fmul_rn(weight[i], p.softmax_scale), p.head_scale);
             }
         } else {
-            u32 m = max_bf16x2(amax_low, amax_high);
-            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 1));
-            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 2));
-            m = max_bf16x2(m, __shfl_xor_sync(FULL, m, 4));
+            u32 m = amax_bf16x2<false>(amax_bf16x2<false>(low[i]), amax_bf16x2<false>(high[i]));
+            m = amax_bf16x2<false>(m, __shfl_xor_sync(FULL, m, 1));
+            m = amax_bf16x2<false>(m, __shfl_xor_sync(FULL, m, 2));
+            m = amax_bf16x2<false>(m, __shfl_xor_sync(FULL, m, 4)) & 0x7fff7fffu;
             const u32 byte = e4m3_scale(fmaxf(low_bf16(m), high_bf16(m)));
             const float inverse = e4m3_inverse(byte);
             if (!real) continue;

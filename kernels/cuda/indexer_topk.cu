@@ -261,10 +261,11 @@ extern "C" __global__ void __launch_bounds__(512) indexer_topk(const ChoiceParam
             }
             const u32 want = wanted;
             const u32 reached = __ballot_sync(FULL, upto >= want);
-            const u32 total = __shfl_sync(FULL, upto, 31);
+            // All lanes have read what one of them writes now.
+            __syncwarp();
             if (!reached) {
                 // Fewer are left than wanted, which only the first pass can find: all are taken.
-                if (threadIdx.x == 0) wanted = total < want ? 0xffffffffu : want;
+                if (threadIdx.x == 0) wanted = 0xffffffffu;
             } else if (threadIdx.x == __ffs(reached) - 1) {
                 u32 before = upto - own, bin = 255 - 8 * threadIdx.x;
                 while (before + counts[bin] < want) before += counts[bin--];

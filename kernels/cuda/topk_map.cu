@@ -63,10 +63,10 @@ extern "C" __global__ void __launch_bounds__(128) topk_map_warp(const TopkMapPar
     const bool valid = p.valid[token] != 0;
     const i32* blocks = blocks_of(p, token);
     u32 count = 0;
-    for (u32 base = 0; base < quads; base += 128) {
-        i32 slot[16];
+    for (u32 base = 0; base < quads; base += 64) {
+        i32 slot[8];
 #pragma unroll
-        for (i32 i = 0; i < 4; i++) {
+        for (i32 i = 0; i < 2; i++) {
             const u32 at = base + 32 * i + lane;
             const uint4 v = at < quads ? load16(from + at) : make_uint4(FULL, FULL, FULL, FULL);
             slot[4 * i] = (i32)v.x;
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(128) topk_map_warp(const TopkMapPar
         }
         map_slots(p, blocks, slot);
 #pragma unroll
-        for (i32 i = 0; i < 4; i++) {
+        for (i32 i = 0; i < 2; i++) {
             const u32 at = base + 32 * i + lane;
             const uint4 v = make_uint4(slot[4 * i], slot[4 * i + 1], slot[4 * i + 2], slot[4 * i + 3]);
             if (at < quads) store16(to + at, v);

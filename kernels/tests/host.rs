@@ -92,6 +92,19 @@ fn deferred_launches_give_the_bytes_of_launches_in_order() {
     }
 }
 
+#[test]
+fn pool_views_and_fresh_tensors_get_the_same_bytes() {
+    for rows in [0, 1, 5, 17] {
+        let (a, b) = (rig(Host::in_order()), rig(Host::random(rows as u64)));
+        let (a, b) = (
+            common::pooled::through_a_pool(&a, rows, 3),
+            common::pooled::through_a_pool(&b, rows, 3),
+        );
+        assert_eq!(common::bytes_of(&a.0), common::bytes_of(&b.0));
+        assert_eq!((a.1, a.2), (b.1, b.2));
+    }
+}
+
 /// Queries, padded queries, KV rows and a cache, with what else a launch takes.
 fn with_args(
     tokens: usize,

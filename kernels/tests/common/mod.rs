@@ -11,6 +11,7 @@
 )]
 
 pub mod cases;
+pub mod pooled;
 
 use scratchpool::{Device, Element, bf16};
 use scratchpool_kernels::{Error, In, Kernels, Out, Tensor};
