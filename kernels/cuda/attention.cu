@@ -1,11 +1,12 @@
 // Sparse attention with a sink, on tensor cores.
 //
-// A block takes 64 heads of a token. Chosen entries are gathered 64 at a time into shared memory as
-// bf16 rows of 512, which are keys and values at once.
+// A block takes 64 heads of a token, and a tile of KEYS chosen entries at a time. A warp copies its
+// share of a tile's entries to a stage in shared memory while the tile before is multiplied, and
+// then makes bf16 rows of 512 of them, which are keys and values at once.
 //
-//   scores   warp w: heads 16 (w mod 4).., entries 32 (w / 4)..     Q K^T, 512 deep
+//   scores   warp w: heads 16 (w mod 4).., entries KEYS/2 (w / 4)..     Q K^T, 512 deep
 //   softmax  online, in base 2; maxima of both halves of entries meet in shared memory
-//   output   warp w: all 64 heads, dims 64 w..                     P V, 64 deep, in registers
+//   output   warp w: all 64 heads, dims 64 w..                         P V, KEYS deep, in registers
 
 struct Source {
     const u8* entries;
@@ -25,7 +26,13 @@ struct AttentionParams {
     u32 unused;
 };
 
+#if __CUDA_ARCH__ >= 900
 constexpr i32 KEYS = 64;
+#else
+constexpr i32 KEYS = 32;       // what fits beside the queries in less shared memory
+#endif
+constexpr i32 ROWS = KEYS / 8;  // of a warp
+constexpr i32 STAGE_ROW = 1024; // bytes: a bf16 row, or 576 of data and 8 of scales
 constexpr i32 ROW = 520;       // elements; 16 bytes more than a row, so that rows start in other banks
 constexpr i32 P_ROW = KEYS + 8;
 constexpr i32 Q_BYTES = 64 * ROW * 2;
@@ -85,15 +92,102 @@ INLINE float scale_value(u32 byte) {
     return byte == 255 ? NOT_A_NUMBER : byte == 0 ? __uint_as_float(0x400000u) : __uint_as_float(byte << 23);
 }
 
-// Where entry `at` of a token is: null where it contributes nothing.
-INLINE const u8* find_entry(const Source& s, u32 token, u32 at, const u8*& scales) {
-    const i32 index = s.indices[(u64)token * s.width + at];
+INLINE void copy8(u32 to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(to), "l"(from) : "memory");
+}
+
+INLINE void copy16(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+}
+
+INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Where an entry is: `data` is null where it contributes nothing.
+struct Place {
+    const u8* data;
+    const u8* scales;  // null for a bf16 row
+};
+
+INLINE Place find_entry(const Source& s, i32 index) {
+    Place place = {nullptr, nullptr};
     u32 block, entry;
-    if (!find_slot(index, s.block_size, s.blocks, block, entry)) return nullptr;
+    if (!find_slot(index, s.block_size, s.blocks, block, entry)) return place;
     const u8* base = s.entries + block * s.stride;
-    if (!s.paged) return base;
-    scales = base + (u64)s.block_size * 576 + (u64)entry * 8;
-    return base + (u64)entry * 576;
+    place.data = base;
+    if (s.paged) {
+        place.data = base + (u64)entry * 576;
+        place.scales = base + (u64)s.block_size * 576 + (u64)entry * 8;
+    }
+    return place;
+}
+
+// The chosen entries of a token: first those of one source, then those of the other.
+struct Chosen {
+    const Source* sources;
+    u64 token;
+    u32 len[2];
+
+    INLINE u32 count() const { return len[0] + len[1]; }
+
+    INLINE i32 index(u32 at) const {
+        if (at >= count()) return -1;
+        const bool second = at >= len[0];
+        const Source& s = sources[second];
+        return s.indices[token * s.width + (second ? at - len[0] : at)];
+    }
+
+    INLINE Place place(u32 at, i32 index) const { return find_entry(sources[at >= len[0]], index); }
+};
+
+// Starts copying a warp's rows to its stage. Lane i below ROWS knows the place of row i.
+INLINE void start_copies(const Place& own, u32 stage) {
+    const u32 lane = threadIdx.x & 31;
+#pragma unroll
+    for (i32 i = 0; i < ROWS; i++) {
+        const u8* data = (const u8*)__shfl_sync(FULL, (u64)own.data, i);
+        const u8* scales = (const u8*)__shfl_sync(FULL, (u64)own.scales, i);
+        const u32 to = stage + i * STAGE_ROW;
+        if (scales) {
+            copy8(to + 8 * lane, data + 8 * lane);
+            copy8(to + 256 + 8 * lane, data + 256 + 8 * lane);
+            if (lane < 9) copy8(to + 512 + 8 * lane, lane < 8 ? data + 512 + 8 * lane : scales);
+        } else if (data) {
+            copy16(to + 16 * lane, data + 16 * lane);
+            copy16(to + 512 + 16 * lane, data + 512 + 16 * lane);
+        }
+    }
+}
+
+// Makes rows of what was copied.
+INLINE void make_rows(const Place& own, const u8* stage, u16* rows) {
+    const u32 lane = threadIdx.x & 31;
+#pragma unroll
+    for (i32 i = 0; i < ROWS; i++) {
+        const bool there = __shfl_sync(FULL, own.data != nullptr, i);
+        const bool paged = __shfl_sync(FULL, own.scales != nullptr, i);
+        const u8* from = stage + i * STAGE_ROW;
+        uint4 low = make_uint4(0, 0, 0, 0), high = low;
+        if (paged) {
+            const u64 scales = *(const u64*)(from + 576);
+            const uint2 codes = *(const uint2*)(from + 8 * lane);
+            const float s = scale_value((u32)(scales >> (lane >> 3 << 3)) & 255);
+            const uint2 a = dequantise4(codes.x, s), b = dequantise4(codes.y, s);
+            low = make_uint4(a.x, a.y, b.x, b.y);
+            if (lane < 24) {
+                const uint2 codes = *(const uint2*)(from + 256 + 8 * lane);
+                const float s = scale_value((u32)(scales >> (32 + (lane >> 3 << 3))) & 255);
+                const uint2 a = dequantise4(codes.x, s), b = dequantise4(codes.y, s);
+                high = make_uint4(a.x, a.y, b.x, b.y);
+            } else {
+                high = *(const uint4*)(from + 448 + 16 * (lane - 24));
+            }
+        } else if (there) {
+            low = *(const uint4*)(from + 16 * lane);
+            high = *(const uint4*)(from + 512 + 16 * lane);
+        }
+        *(uint4*)(rows + i * ROW + 8 * lane) = low;
+        *(uint4*)(rows + i * ROW + 256 + 8 * lane) = high;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionParams p) {
@@ -106,6 +200,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionPa
     float* factors = maxima + 128;                                  // [64]
     float* totals = factors + 64;                                   // [2][64]
     u32* found = (u32*)(totals + 128);                              // [64], 1 where an entry is
+    u8* stages = (u8*)(found + 64);
 
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const u32 g = lane >> 2, c = lane & 3;
@@ -119,16 +214,15 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionPa
         *(uint4*)(q_rows + head * ROW + chunk * 8) = v;
     }
 
-    u32 len[2];
+    Chosen chosen = {p.sources, token, {0, 0}};
 #pragma unroll
     for (i32 s = 0; s < 2; s++) {
-        len[s] = 0;
         if (p.sources[s].width) {
             const i32 asked = p.sources[s].lens[token];
-            len[s] = asked < 0 ? 0 : min((u32)asked, p.sources[s].width);
+            chosen.len[s] = asked < 0 ? 0 : min((u32)asked, p.sources[s].width);
         }
     }
-    const u32 entries = len[0] + len[1];
+    const u32 entries = chosen.count();
 
     float out[4][8][4];
 #pragma unroll
@@ -140,101 +234,54 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionPa
     const u32 score_m = warp & 3, half = warp >> 2;
     float most[2] = {NEG_INF, NEG_INF}, total[2] = {0.0f, 0.0f};
 
+    // The rows of this warp in a tile; lanes below ROWS look after one each.
+    const u32 own_row = ROWS * warp + (lane & (ROWS - 1));
+    const u8* stage = stages + ROWS * warp * STAGE_ROW;
+    const u32 stage_at = shared_address(stage);
+    Place own = chosen.place(own_row, chosen.index(own_row));
+    start_copies(own, stage_at);
+    i32 next_index = chosen.index(own_row + KEYS);
+
     for (u32 first = 0; first < entries; first += KEYS) {
+        wait_for_copies();
+        // All warps are done with the tile before.
         __syncthreads();
-        // Gather: a warp takes eight rows, whose places its lanes find together; then the loads of
-        // four rows at a time are issued before the first is used.
-        const u8* place = nullptr;
-        const u8* place_scales = nullptr;
-        u32 place_paged = 0;
-        if (lane < 8) {
-            const u32 row = 8 * warp + lane, at = first + row;
-            if (at < entries) {
-                const bool second = at >= len[0];
-                const Source& s = p.sources[second];
-                place_paged = s.paged;
-                place = find_entry(s, token, second ? at - len[0] : at, place_scales);
-            }
-            found[row] = place != nullptr;
-        }
-#pragma unroll
-        for (i32 batch = 0; batch < 8; batch += 4) {
-            const u8* data[4];
-            bool paged[4];
-            uint4 low[4], high[4];
-            u64 scale[4];
-#pragma unroll
-            for (i32 i = 0; i < 4; i++) {
-                data[i] = (const u8*)__shfl_sync(FULL, (u64)place, batch + i);
-                const u8* scales = (const u8*)__shfl_sync(FULL, (u64)place_scales, batch + i);
-                paged[i] = __shfl_sync(FULL, place_paged, batch + i);
-                low[i] = high[i] = make_uint4(0, 0, 0, 0);
-                scale[i] = 0;
-                if (data[i] && paged[i]) {
-                    const uint2 a = *(const uint2*)(data[i] + 8 * lane);
-                    low[i].x = a.x;
-                    low[i].y = a.y;
-                    scale[i] = *(const u64*)scales;
-                    // Lanes 24.. have 16 bytes of bf16 where the others have 8 codes.
-                    const u8* from = data[i] + (lane < 24 ? 256 + 8 * lane : 448 + 16 * (lane - 24));
-                    const uint2 b = *(const uint2*)from;
-                    high[i].x = b.x;
-                    high[i].y = b.y;
-                    if (lane >= 24) {
-                        const uint2 c = *(const uint2*)(from + 8);
-                        high[i].z = c.x;
-                        high[i].w = c.y;
-                    }
-                } else if (data[i]) {
-                    low[i] = *(const uint4*)(data[i] + 16 * lane);
-                    high[i] = *(const uint4*)(data[i] + 512 + 16 * lane);
-                }
-            }
-#pragma unroll
-            for (i32 i = 0; i < 4; i++) {
-                if (data[i] && paged[i]) {
-                    const float s = scale_value((u32)(scale[i] >> (lane >> 3 << 3)) & 255);
-                    const uint2 a = dequantise4(low[i].x, s), b = dequantise4(low[i].y, s);
-                    low[i] = make_uint4(a.x, a.y, b.x, b.y);
-                    if (lane < 24) {
-                        const float t = scale_value((u32)(scale[i] >> (32 + (lane >> 3 << 3))) & 255);
-                        const uint2 c = dequantise4(high[i].x, t), d = dequantise4(high[i].y, t);
-                        high[i] = make_uint4(c.x, c.y, d.x, d.y);
-                    }
-                }
-                u16* to = k_rows + (8 * warp + batch + i) * ROW;
-                *(uint4*)(to + 8 * lane) = low[i];
-                *(uint4*)(to + 256 + 8 * lane) = high[i];
-            }
-        }
+        make_rows(own, stage, k_rows + ROWS * warp * ROW);
+        if (lane < ROWS) found[own_row] = own.data != nullptr;
+        __syncwarp();
+        own = chosen.place(first + KEYS + own_row, next_index);
+        start_copies(own, stage_at);
+        next_index = chosen.index(first + 2 * KEYS + own_row);
         __syncthreads();
 
-        // Scores: heads 16 score_m + g (+ 8), entries 32 half + 8 n + 2 c (+ 1).
-        float score[4][4];
+        // Scores: heads 16 score_m + g (+ 8), entries KEYS/2 half + 8 n + 2 c (+ 1).
+        constexpr i32 N = KEYS / 16;
+        float score[N][4];
 #pragma unroll
-        for (i32 n = 0; n < 4; n++)
+        for (i32 n = 0; n < N; n++)
 #pragma unroll
             for (i32 i = 0; i < 4; i++) score[n][i] = 0.0f;
         const u32 a_at = shared_address(q_rows + (16 * score_m + (lane & 15)) * ROW + (lane >> 4) * 8);
-        const u32 b_row = 32 * half + (lane >> 4) * 8 + (lane & 7);
+        const u32 b_row = KEYS / 2 * half + (lane >> 4) * 8 + (lane & 7);
         const u32 b_at = shared_address(k_rows + b_row * ROW + ((lane >> 3) & 1) * 8);
 #pragma unroll 8
         for (i32 k = 0; k < 32; k++) {
-            u32 a[4], b[4], d[4];
+            u32 a[4];
             load_matrices(a, a_at + 32 * k);
-            load_matrices(b, b_at + 32 * k);
-            load_matrices(d, b_at + 16 * ROW * 2 + 32 * k);
-            multiply_bf16(score[0], a, b[0], b[1]);
-            multiply_bf16(score[1], a, b[2], b[3]);
-            multiply_bf16(score[2], a, d[0], d[1]);
-            multiply_bf16(score[3], a, d[2], d[3]);
+#pragma unroll
+            for (i32 n = 0; n < N; n += 2) {
+                u32 b[4];
+                load_matrices(b, b_at + n * 8 * ROW * 2 + 32 * k);
+                multiply_bf16(score[n], a, b[0], b[1]);
+                multiply_bf16(score[n + 1], a, b[2], b[3]);
+            }
         }
         float m[2] = {NEG_INF, NEG_INF};
 #pragma unroll
-        for (i32 n = 0; n < 4; n++) {
+        for (i32 n = 0; n < N; n++) {
 #pragma unroll
             for (i32 i = 0; i < 4; i++) {
-                const bool there = found[32 * half + 8 * n + 2 * c + (i & 1)] != 0;
+                const bool there = found[KEYS / 2 * half + 8 * n + 2 * c + (i & 1)] != 0;
                 score[n][i] = there ? score[n][i] * p.scale_log2 : NEG_INF;
                 m[i >> 1] = fmaxf(m[i >> 1], score[n][i]);
             }
@@ -258,13 +305,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionPa
             most[i] = now;
         }
 #pragma unroll
-        for (i32 n = 0; n < 4; n++) {
+        for (i32 n = 0; n < N; n++) {
             float w[4];
 #pragma unroll
             for (i32 i = 0; i < 4; i++) w[i] = exp2_fast(score[n][i] - zero[i >> 1]);
             total[0] += w[0] + w[1];
             total[1] += w[2] + w[3];
-            u16* to = p_rows + (16 * score_m + g) * P_ROW + 32 * half + 8 * n + 2 * c;
+            u16* to = p_rows + (16 * score_m + g) * P_ROW + KEYS / 2 * half + 8 * n + 2 * c;
             *(u32*)to = pack_bf16(w[0], w[1]);
             *(u32*)(to + 8 * P_ROW) = pack_bf16(w[2], w[3]);
         }
@@ -285,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) attention(const AttentionPa
         const u32 p_at = shared_address(p_rows + (lane & 15) * P_ROW + (lane >> 4) * 8);
         const u32 v_at = shared_address(k_rows + (lane & 15) * ROW + 64 * warp + (lane >> 4) * 8);
 #pragma unroll
-        for (i32 k = 0; k < 4; k++) {
+        for (i32 k = 0; k < KEYS / 16; k++) {
             u32 a[4][4];
 #pragma unroll
             for (i32 t = 0; t < 4; t++) load_matrices(a[t], p_at + (16 * t * P_ROW + 16 * k) * 2);

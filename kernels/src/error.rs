@@ -97,6 +97,16 @@ pub enum Error {
         /// Minor number.
         minor: i32,
     },
+    /// The device has too little shared memory for a kernel.
+    #[error("{kernel}: a block needs {needed} bytes of shared memory; this device has {most}")]
+    SharedMemory {
+        /// The kernel.
+        kernel: &'static str,
+        /// Bytes needed.
+        needed: u32,
+        /// Bytes that a block can have.
+        most: u32,
+    },
     /// A failure of the runtime.
     #[error(transparent)]
     Runtime(Arc<scratchpool::Error>),

@@ -54,12 +54,20 @@ pub struct CudaKernels {
     indexer_logits: [CudaFunction; 2],
     indexer_topk: CudaFunction,
     attention: CudaFunction,
+    /// Shared memory that attention needs.
+    attention_shared: u32,
+    /// Shared memory that a block can have.
+    most_shared: u32,
     /// Multiprocessors of the device.
     processors: usize,
 }
 
-/// Shared memory of the attention kernel: queries, entries, weights, and the numbers of heads.
-const ATTENTION_SHARED: u32 = 64 * 520 * 2 * 2 + 64 * 72 * 2 + (128 + 64 + 128 + 64) * 4;
+/// Shared memory of the attention kernel for tiles of `keys` entries: queries, entries, weights, the
+/// numbers of heads and entries, and the stage, as the source lays them out.
+const fn attention_shared(keys: u32) -> u32 {
+    let rows = (64 + keys) * 520 * 2;
+    rows + 64 * (keys + 8) * 2 + (128 + 64 + 128 + 64) * 4 + keys * 1024
+}
 
 impl fmt::Debug for CudaKernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,10 +92,13 @@ impl CudaKernels {
                 functions.push(cuda.kernel(&module, name)?);
             }
         }
-        let processors = cuda
-            .context()
-            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .map_err(scratchpool::Error::device)?;
+        let attribute = |attribute| {
+            let found = cuda.context().attribute(attribute).map_err(scratchpool::Error::device)?;
+            Ok::<_, Error>(u32::try_from(found).unwrap_or(0))
+        };
+        let processors = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let most_shared =
+            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         // In the order of `PROGRAMS`.
         let mut functions = functions.into_iter();
         let mut next = move || {
@@ -114,14 +125,20 @@ impl CudaKernels {
             indexer_logits: [next()?, next()?],
             indexer_topk: next()?,
             attention: next()?,
-            processors: usize::try_from(processors).unwrap_or(1),
+            attention_shared: attention_shared(if major >= 9 { 64 } else { 32 }),
+            most_shared,
+            processors: processors as usize,
         };
+        if kernels.attention_shared > kernels.most_shared {
+            // Only attention is out of reach; it says so when it is launched.
+            return Ok(kernels);
+        }
         // SAFETY: the function is loaded, and the context is current, as loading it made it.
         unsafe {
             result::function::set_function_attribute(
                 kernels.attention.cu_function(),
                 CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                i32::try_from(ATTENTION_SHARED).unwrap_or(i32::MAX),
+                i32::try_from(kernels.attention_shared).unwrap_or(i32::MAX),
             )
         }
         .map_err(scratchpool::Error::device)?;
@@ -308,7 +325,8 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
         let [any, two, four] = if matches!(args.out, IndexQuery::Fp8 { .. }) { fp8 } else { mxfp4 };
         // Four rows a step; more steps keep more loads in flight, once there are enough warps.
         let share = rows / self.processors.max(1);
-        let (function, steps, threads) = if share >= 512 && plan.heads.is_multiple_of(16) {
+        let fp8 = matches!(args.out, IndexQuery::Fp8 { .. });
+        let (function, steps, threads) = if fp8 && share >= 512 && plan.heads.is_multiple_of(16) {
             (four, 4, 256)
         } else if share >= 128 && plan.heads.is_multiple_of(8) {
             (two, 2, 256)
@@ -523,9 +541,13 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             scale_log2: plan.scale * core::f32::consts::LOG2_E,
             unused: 0,
         };
+        let (needed, most) = (self.attention_shared, self.most_shared);
+        if needed > most {
+            return Err(Error::SharedMemory { kernel: attention::NAME, needed, most });
+        }
         let grid = (plan.tokens, plan.heads.div_ceil(64));
         // SAFETY: the module's invariant.
-        unsafe { site.launch(&self.attention, grid, 256, ATTENTION_SHARED, &params, NONE) }
+        unsafe { site.launch(&self.attention, grid, 256, needed, &params, NONE) }
     }
 }
 

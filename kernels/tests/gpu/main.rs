@@ -15,11 +15,11 @@ use common::pooled::through_a_pool;
 use common::{Rig, assert_same, bytes_of};
 use scratchpool::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use scratchpool::cuda::{Cuda, Stream};
-use scratchpool::{Device, Host, bf16, bool8, scratch_pool};
+use scratchpool::{Host, bf16};
+use scratchpool_kernels::HostKernels;
 use scratchpool_kernels::cuda::CudaKernels;
 use scratchpool_kernels::ops::compressor::Compression;
 use scratchpool_kernels::reference::cache::EntryFormat;
-use scratchpool_kernels::{HostKernels, Kernels, Tensor, alloc};
 
 type Gpu = Rig<Cuda, CudaKernels>;
 type Cpu = Rig<Host, HostKernels>;
