@@ -1,13 +1,15 @@
 //! Third stage: what the generated types offer, apart from any number.
 //!
-//! It is made from the plan where there is one, and else, after an error, from the names alone: the
+//! It is made from the plan where there is one, and else, after an error, from what was meant: the
 //! same methods and fields, so that their uses do not fail too.
 
 use proc_macro2::Ident;
+use scratchpool_planner::expr::Expr;
 use scratchpool_planner::plan::Plan;
-use scratchpool_planner::spec::{Group, Step, Target};
+use scratchpool_planner::spec::{Group, Spec, Step, Target};
 
-use crate::parse::{Declaration, unraw};
+use crate::meant::Meant;
+use crate::parse::{Declaration, Field, unraw};
 
 /// What the generated types offer.
 pub(crate) struct Api {
@@ -42,95 +44,165 @@ pub(crate) struct ViewApi {
 }
 
 impl Api {
-    pub(crate) fn new(declaration: &Declaration, plan: Option<&Plan>) -> Self {
-        let buffers = declaration
-            .fields
-            .iter()
-            .enumerate()
-            .map(|(field, each)| plan.map_or(Some(field), |plan| plan.buffer(&each.buffer)))
-            // A buffer that `if` removed is in no plan; nothing hands it out.
-            .map(|buffer| buffer.unwrap_or(usize::MAX))
-            .collect();
+    /// What the types of a planned pool offer.
+    pub(crate) fn new(declaration: &Declaration, plan: &Plan) -> Self {
+        Self::build(declaration, &declaration.spec, &|step| {
+            let resolved = plan.structure.steps.iter().find(|each| each.name == step.name.value);
+            let absent = resolved.is_some_and(|step| step.runs.contains(&false));
+            let views = views(declaration, step, |field| {
+                match presence(plan, step, &field.buffer) {
+                    // Declared, but in no layer: there is nothing to hand out.
+                    Presence::Nowhere => None,
+                    Presence::Everywhere => Some(false),
+                    Presence::Somewhere => Some(true),
+                }
+            });
+            (absent, views)
+        })
+        .with_buffers(declaration, plan)
+    }
+
+    /// What the types of a pool in error should offer.
+    pub(crate) fn meant(declaration: &Declaration, meant: &Meant) -> Self {
+        let vague = |expr: &Option<Expr>| expr.as_ref().is_some_and(|expr| meant.is_vague(expr));
+        // The repaired spec has lost the conditions that were in error.
+        let declared = |name: &str| {
+            let steps = declaration.spec.steps.iter();
+            steps.filter(|step| step.name.value == name).find_map(|step| step.when.clone())
+        };
+        Self::build(declaration, &meant.spec, &|step| {
+            let when = declared(&step.name.value);
+            let resolved = meant.plan.as_ref().and_then(|plan| {
+                plan.structure.steps.iter().find(|each| each.name == step.name.value)
+            });
+            let absent = match resolved {
+                Some(resolved) if !vague(&when) => resolved.runs.contains(&false),
+                _ => when.is_some(),
+            };
+            let views = views(declaration, step, |field| {
+                let of_group = |group: &&Group| group_of(&field.buffer) == group.name.value;
+                let group = declaration.spec.groups.iter().find(of_group);
+                let exists = group.and_then(|group| group.when.clone());
+                let partly = match &meant.plan {
+                    Some(plan) if !vague(&when) && !vague(&exists) => {
+                        presence(plan, step, &field.buffer) == Presence::Somewhere
+                    }
+                    // A step that is not in every layer is likely where its buffers are.
+                    Some(_) => exists.is_some() && when.is_none(),
+                    None => exists.is_some_and(|exists| {
+                        when.as_ref().is_none_or(|when| when.to_string() != exists.to_string())
+                    }),
+                };
+                Some(partly)
+            });
+            (absent, views)
+        })
+    }
+
+    fn build(
+        declaration: &Declaration,
+        spec: &Spec,
+        types: &dyn Fn(&Step) -> (bool, Vec<ViewApi>),
+    ) -> Self {
         let mut steps: Vec<StepApi> = Vec::new();
-        for step in &declaration.spec.steps {
+        for step in &spec.steps {
             let span = declaration.places.find(step.name.span).0;
-            let mut pascal = pascal_case(&step.name.value);
-            while steps.iter().any(|each| each.guard == format!("{pascal}Step")) {
-                pascal.push('_');
-            }
+            let pascal = pascal_case(&step.name.value);
+            let taken = |word: &str| steps.iter().any(|each| each.guard == format!("{word}Step"));
+            let numbered = (2..).map(|number| format!("{pascal}{number}"));
+            let mut words = std::iter::once(pascal.clone()).chain(numbered);
+            let word = words.find(|word| !taken(word)).unwrap_or_default();
+            let (optional, fields) = types(step);
             steps.push(StepApi {
                 name: step.name.value.clone(),
                 method: identifier(&step.name.value, span),
-                guard: Ident::new(&format!("{pascal}Step"), span),
-                views: Ident::new(&format!("{pascal}Buffers"), span),
-                optional: match plan {
-                    Some(plan) => plan
-                        .structure
-                        .steps
-                        .iter()
-                        .any(|each| each.name == step.name.value && each.runs.contains(&false)),
-                    None => step.when.is_some(),
-                },
-                fields: views(declaration, plan, step),
+                guard: Ident::new(&format!("{word}Step"), span),
+                views: Ident::new(&format!("{word}Buffers"), span),
+                optional,
+                fields,
             });
         }
-        Self { steps, buffers }
+        Self { steps, buffers: (0..declaration.fields.len()).collect() }
+    }
+
+    fn with_buffers(mut self, declaration: &Declaration, plan: &Plan) -> Self {
+        let buffers = declaration.fields.iter().map(|field| plan.buffer(&field.buffer));
+        // A buffer that `if` removed is in no plan; nothing hands it out.
+        self.buffers = buffers.map(|buffer| buffer.unwrap_or(usize::MAX)).collect();
+        self
     }
 }
 
-fn views(declaration: &Declaration, plan: Option<&Plan>, step: &Step) -> Vec<ViewApi> {
+/// The views of a step. `optional` says whether a view may be absent; `None`: there is none.
+fn views(
+    declaration: &Declaration,
+    step: &Step,
+    optional: impl Fn(&Field) -> Option<bool>,
+) -> Vec<ViewApi> {
+    let names = |targets: &[Target], buffer: &str| {
+        targets.iter().any(|target| match &target.buffer {
+            Some(name) => format!("{}.{name}", target.group) == buffer,
+            None => group_of(buffer) == target.group,
+        })
+    };
     let mut views = Vec::new();
-    for (field, each) in declaration.fields.iter().enumerate() {
-        let names = |targets: &[Target]| {
-            targets.iter().any(|target| match &target.buffer {
-                Some(buffer) => format!("{}.{buffer}", target.group) == each.buffer,
-                None => each.buffer.split('.').next() == Some(&target.group),
-            })
-        };
-        let write = names(&step.writes);
-        if !write && !names(&step.reads) {
+    for (position, field) in declaration.fields.iter().enumerate() {
+        let write = names(&step.writes, &field.buffer);
+        if !write && !names(&step.reads, &field.buffer) {
             continue;
         }
-        let optional = match plan {
-            Some(plan) => {
-                let Some(buffer) = plan.buffer(&each.buffer) else { continue };
-                let resolved = plan.structure.steps.iter().find(|s| s.name == step.name.value);
-                let Some(resolved) = resolved else { continue };
-                let layers = 0..plan.structure.layers;
-                let runs = |layer: &usize| resolved.runs.get(*layer) == Some(&true);
-                let active = |layer: usize| plan.structure.active(resolved, buffer, layer);
-                let present = layers.clone().any(active);
-                if !present {
-                    // Declared, but in no layer: there is nothing to hand out.
-                    continue;
-                }
-                layers.filter(runs).any(|layer| !active(layer))
-            }
-            None => {
-                let of_group =
-                    |group: &&Group| each.buffer.starts_with(&format!("{}.", group.name.value));
-                let group = declaration.spec.groups.iter().find(of_group);
-                let text = |when: &Option<scratchpool_planner::expr::Expr>| {
-                    when.as_ref().map(ToString::to_string)
-                };
-                group.is_some_and(|group| {
-                    group.when.is_some() && text(&group.when) != text(&step.when)
-                })
-            }
-        };
-        views.push(ViewApi { field, write, optional });
+        if let Some(optional) = optional(field) {
+            views.push(ViewApi { field: position, write, optional });
+        }
     }
     views
 }
 
+/// In which of the layers in which a step runs it touches a buffer.
+#[derive(PartialEq, Eq)]
+enum Presence {
+    Nowhere,
+    Somewhere,
+    Everywhere,
+}
+
+fn presence(plan: &Plan, step: &Step, buffer: &str) -> Presence {
+    let structure = &plan.structure;
+    let resolved = structure.steps.iter().find(|each| each.name == step.name.value);
+    let (Some(resolved), Some(buffer)) = (resolved, plan.buffer(buffer)) else {
+        return Presence::Nowhere;
+    };
+    let layers = 0..structure.layers;
+    let mut active = layers
+        .filter(|layer| resolved.runs.get(*layer) == Some(&true))
+        .map(|layer| structure.active(resolved, buffer, layer));
+    match active.next() {
+        None => Presence::Nowhere,
+        Some(first) if active.all(|each| each == first) => {
+            if first {
+                Presence::Everywhere
+            } else {
+                Presence::Nowhere
+            }
+        }
+        Some(_) => Presence::Somewhere,
+    }
+}
+
+/// The group in a buffer's full name.
+fn group_of(buffer: &str) -> &str {
+    buffer.split_once('.').map_or(buffer, |(group, _)| group)
+}
+
 /// `index_q` becomes `IndexQ`.
 pub(crate) fn pascal_case(name: &str) -> String {
-    name.split('_')
-        .filter_map(|part| {
-            let mut letters = part.chars();
-            letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>())
-        })
-        .collect()
+    let words = name.split('_').filter_map(|part| {
+        let mut letters = part.chars();
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>())
+    });
+    let word: String = words.collect();
+    // A name such as `_1` has no letter to begin with.
+    if word.chars().next().is_none_or(char::is_alphabetic) { word } else { format!("_{word}") }
 }
 
 /// `EagerScratch` becomes `eager_scratch`.
@@ -187,7 +259,9 @@ mod tests {
 
     #[test]
     fn step_names_become_type_names() {
-        for (name, ty) in [("index_q", "IndexQ"), ("fork", "Fork"), ("_a__b", "AB")] {
+        for (name, ty) in
+            [("index_q", "IndexQ"), ("fork", "Fork"), ("_a__b", "AB"), ("_1", "_1"), ("__", "")]
+        {
             assert_eq!(pascal_case(name), ty);
         }
     }

@@ -3,46 +3,77 @@
 //! After an error the struct is still emitted with all its methods, so that the code around it does
 //! not fail a second time. That form cannot run: the error stands beside it.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use scratchpool_planner::error::{Code, Error, Spelling};
+use scratchpool_planner::error::{Error, Fault, NameKind, Spelling};
+use scratchpool_planner::lint::Warning;
 use scratchpool_planner::plan::analyze;
 
+use crate::meant::Meant;
+use crate::parse::Declaration;
 use crate::places::Places;
 use crate::{api, codegen, parse};
 
 /// Expands an annotated struct. `root` is the folder that `config` is relative to.
-pub(crate) fn expand(arguments: TokenStream, item: TokenStream, root: &Path) -> TokenStream {
-    let declaration = match parse::parse(arguments, item, root) {
+pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) -> TokenStream {
+    let declaration = match parse::parse(arguments, item.clone(), root) {
         Ok(declaration) => declaration,
-        Err(error) => return error.into_compile_error(),
+        Err(error) => {
+            let error = error.into_compile_error();
+            return quote! { #error #item };
+        }
     };
     let (plan, found) = analyze(&declaration.spec);
     let in_grammar = !declaration.errors.is_empty();
+    let errors: Vec<Error> = declaration.errors.iter().chain(&found).cloned().collect();
+    // With a part of the declaration unread, what seems wrong elsewhere may follow from that.
+    let shown = found.iter().filter(|error| !in_grammar || stands_alone(error, &declaration));
     let mut messages = TokenStream::new();
-    for error in &declaration.errors {
+    for error in declaration.errors.iter().chain(shown) {
         messages.extend(message(error, &declaration.places));
     }
-    for error in &found {
-        // With a part of the declaration unread, what seems missing may only be unread.
-        if !in_grammar || stands_alone(error) {
-            messages.extend(message(error, &declaration.places));
+    if let Some(plan) = plan.as_ref().filter(|_| errors.is_empty()) {
+        for found in plan.warnings() {
+            messages.extend(warning(&found, &declaration.places));
         }
     }
     let plan = plan.filter(|_| !in_grammar);
-    let api = api::Api::new(&declaration, plan.as_ref());
-    let code = codegen::emit(&declaration, &api, plan.as_ref());
+    let api = match &plan {
+        Some(plan) => api::Api::new(&declaration, plan),
+        None => {
+            let meant = Meant::new(&declaration.spec, &errors, &declaration.unread);
+            api::Api::meant(&declaration, &meant)
+        }
+    };
+    let code = codegen::emit(&declaration, &api, plan.as_ref(), errors.is_empty());
     quote! { #messages #code }
 }
 
-/// Whether an error of the planner stays one whatever else the declaration says.
-fn stands_alone(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Code::Expression | Code::Shape | Code::Align | Code::Layers | Code::Duplicate
-    )
+/// Whether an error of the planner is one whatever the unread parts of a declaration say.
+fn stands_alone(error: &Error, declaration: &Declaration) -> bool {
+    let Declaration { gaps, spec, .. } = declaration;
+    match &error.fault {
+        // The name that stands for what was not read.
+        Fault::UnknownName { name, .. } if name.is_empty() => false,
+        Fault::UnknownName { kind, .. } => match kind {
+            NameKind::Value | NameKind::List | NameKind::Dim => !gaps.values,
+            NameKind::Step => !gaps.steps,
+            NameKind::Group | NameKind::Buffer => !gaps.groups,
+            NameKind::DType | NameKind::Launch | NameKind::Function => true,
+        },
+        Fault::AlignBelow { .. } => spec.align.is_some(),
+        // What runs when, and touches what, is not known while any part is missing.
+        Fault::TooManyNodes { .. }
+        | Fault::ReadBeforeWrite { .. }
+        | Fault::Race(_)
+        | Fault::Reuse(_)
+        | Fault::NotExclusive { .. }
+        | Fault::Refused(_) => false,
+        _ => true,
+    }
 }
 
 /// A compile error over the tokens of an error's span.
@@ -61,12 +92,34 @@ fn message(error: &Error, places: &Places) -> TokenStream {
         text.push_str("\nnote: ");
         text.push_str(&note);
     }
+    let (first, last) = places.find(error.span);
+    // A macro's error has one place, so others are told by their lines.
+    for label in error.labels() {
+        let line = line_of(places.find(label.span).0).filter(|line| line_of(first) != Some(*line));
+        if let Some(line) = line {
+            let _ = write!(text, "\nnote: line {line}: {}", label.text);
+        }
+    }
     if let Some(help) = error.help_in(Spelling::Rust) {
         text.push_str("\nhelp: ");
         text.push_str(&help);
     }
-    let (first, last) = places.find(error.span);
     compile_error(&text, first, last)
+}
+
+/// A warning at a place. A macro cannot warn by itself; the compiler warns of the use of something
+/// deprecated, with the note that stands there.
+fn warning(found: &Warning, places: &Places) -> TokenStream {
+    let text = &found.text;
+    let name = Ident::new("scratch_pool", places.find(found.span).0);
+    quote! {
+        const _: () = {
+            #[deprecated(note = #text)]
+            #[allow(non_upper_case_globals)]
+            const #name: () = ();
+            #name
+        };
+    }
 }
 
 /// `::core::compile_error!{ text }`, from the token `first` to the token `last`.
@@ -75,4 +128,9 @@ fn compile_error(text: &str, first: Span, last: Span) -> TokenStream {
     let path = quote_spanned! { first => ::core:: };
     let body = quote_spanned! { last => { #text } };
     quote! { #path #name ! #body }
+}
+
+/// The line of a token, where there is a source.
+fn line_of(token: Span) -> Option<usize> {
+    proc_macro::is_available().then(|| token.unwrap().line())
 }

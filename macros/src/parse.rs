@@ -24,15 +24,15 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use scratchpool_planner::config;
-use scratchpool_planner::error::{Error, Fault, NameKind, nearest};
-use scratchpool_planner::expr::Expr;
+use scratchpool_planner::error::{Code, Error, Fault, NameKind, nearest};
+use scratchpool_planner::expr::{Expr, Kind, Problem};
 use scratchpool_planner::spec::{
     After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name,
     Spanned, Spec, Step, Target,
 };
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Visibility};
 
-use crate::places::{Places, split_at_commas};
+use crate::places::{Places, plain, split_at_commas, split_with_commas};
 
 /// A struct as declared.
 pub(crate) struct Declaration {
@@ -42,6 +42,10 @@ pub(crate) struct Declaration {
     pub(crate) places: Places,
     /// What the grammar did not take.
     pub(crate) errors: Vec<Error>,
+    /// Where expressions stand that it did not take.
+    pub(crate) unread: Vec<scratchpool_planner::spec::Span>,
+    /// What else it left out.
+    pub(crate) gaps: Gaps,
     /// Path of the runtime crate.
     pub(crate) krate: TokenStream,
     /// The configuration as written, for re-expansion when it changes.
@@ -56,6 +60,21 @@ pub(crate) struct Declaration {
     pub(crate) fields: Vec<Field>,
 }
 
+/// Of what kind something may have been left out of a spec.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gaps {
+    /// Dims, names of the configuration, attributes of layers.
+    pub(crate) values: bool,
+    /// Steps.
+    pub(crate) steps: bool,
+    /// Groups and their buffers.
+    pub(crate) groups: bool,
+}
+
+impl Gaps {
+    const ALL: Self = Self { values: true, steps: true, groups: true };
+}
+
 /// One field: one buffer.
 pub(crate) struct Field {
     pub(crate) name: Ident,
@@ -66,49 +85,60 @@ pub(crate) struct Field {
     pub(crate) rank: usize,
 }
 
-/// Reads a declaration. `Err` only where the item is not a struct at all.
+/// Reads a declaration. `Err` only where the item is no type at all.
 pub(crate) fn parse(
     arguments: TokenStream,
     item: TokenStream,
     root: &Path,
 ) -> Result<Declaration, syn::Error> {
-    let item: DeriveInput = syn::parse2(item)?;
-    let Data::Struct(data) = &item.data else {
-        return Err(syn::Error::new_spanned(&item.ident, "`#[scratch_pool]` stands on a struct"));
-    };
-    if let Some(parameter) = item.generics.params.first() {
-        return Err(syn::Error::new_spanned(
-            parameter,
-            "a pool has no generic parameters; the device is added by `#[scratch_pool]`",
-        ));
-    }
+    let first = item.clone().into_iter().next().map_or_else(Span::call_site, |first| first.span());
+    let item: DeriveInput = syn::parse2(item)
+        .map_err(|_| syn::Error::new(first, format!("{ON_A_STRUCT} [{}]", Code::Syntax)))?;
     let mut parser = Parser {
         places: Places::default(),
         errors: Vec::new(),
         spec: Spec::default(),
         krate: None,
         config: None,
+        unread: Vec::new(),
+        gaps: Gaps::default(),
     };
     let name = unraw(&item.ident);
     parser.spec.name = Name::new(name, parser.places.add(item.ident.span()));
-    parser.arguments(arguments, root);
+    if let Some(parameter) = item.generics.params.first() {
+        let text = "a pool has no generic parameters; the device is added by `#[scratch_pool]`";
+        let tokens: Vec<TokenTree> = parameter.to_token_stream().into_iter().collect();
+        parser.malformed_at(text, &tokens, item.ident.span());
+    }
+    parser.arguments(plain(arguments), root);
     let attributes = parser.struct_attributes(&item.attrs);
-    let fields = match &data.fields {
-        Fields::Named(fields) => {
-            fields.named.iter().filter_map(|field| parser.field(field)).collect()
+    let mut fields: Vec<Field> = Vec::new();
+    match &item.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(named) => {
+                for field in &named.named {
+                    fields.extend(parser.field(field, &fields));
+                }
+            }
+            Fields::Unit => {}
+            Fields::Unnamed(unnamed) => {
+                let text = "the fields of a pool are its buffers, and buffers have names";
+                let tokens: Vec<TokenTree> = unnamed.to_token_stream().into_iter().collect();
+                parser.malformed_at(text, &tokens, item.ident.span());
+                parser.gaps.groups = true;
+            }
+        },
+        Data::Enum(_) | Data::Union(_) => {
+            parser.malformed(ON_A_STRUCT, item.ident.span());
+            parser.gaps.groups = true;
         }
-        Fields::Unit => Vec::new(),
-        Fields::Unnamed(fields) => {
-            return Err(syn::Error::new_spanned(
-                fields,
-                "the fields of a pool are its buffers, and buffers have names",
-            ));
-        }
-    };
+    }
     Ok(Declaration {
         spec: parser.spec,
         places: parser.places,
         errors: parser.errors,
+        unread: parser.unread,
+        gaps: parser.gaps,
         krate: parser.krate.unwrap_or_else(|| quote::quote!(::scratchpool)),
         config: parser.config,
         visibility: item.vis,
@@ -117,6 +147,8 @@ pub(crate) fn parse(
         fields,
     })
 }
+
+const ON_A_STRUCT: &str = "`#[scratch_pool]` stands on a struct";
 
 /// A name without `r#`.
 pub(crate) fn unraw(ident: &Ident) -> String {
@@ -130,6 +162,8 @@ struct Parser {
     spec: Spec,
     krate: Option<TokenStream>,
     config: Option<String>,
+    unread: Vec<scratchpool_planner::spec::Span>,
+    gaps: Gaps,
 }
 
 /// One entry of a list: `key`, `key = value`, `key: value` or `key(list)`.
@@ -143,6 +177,15 @@ enum EntryValue {
     Is(Vec<TokenTree>),
     Typed(Vec<TokenTree>),
     List(proc_macro2::Group),
+}
+
+/// What tokens are as a list of integers.
+enum List {
+    Of(Spanned<Vec<i64>>),
+    /// A list with other entries, reported.
+    InError,
+    /// No list.
+    None,
 }
 
 impl Entry {
@@ -161,9 +204,15 @@ impl Parser {
         self.error(Fault::Syntax(text.into()), span);
     }
 
+    fn malformed_at(&mut self, text: &str, tokens: &[TokenTree], around: Span) {
+        let span = self.places.add_all(tokens, around);
+        self.errors.push(Error::new(Fault::Syntax(text.to_owned()), span));
+    }
+
     fn wrong_type(&mut self, key: &str, expected: &'static str, found: &[TokenTree], around: Span) {
         let text: TokenStream = found.iter().cloned().collect();
-        let found_text = match text.to_string() {
+        // As people write it: the compiler prints parsed tokens with spaces between them.
+        let found_text = match text.to_string().replace(" :: ", "::").replace("& ", "&") {
             text if text.is_empty() => "nothing".to_owned(),
             text => format!("`{text}`"),
         };
@@ -172,37 +221,64 @@ impl Parser {
         self.errors.push(Error::new(fault, span));
     }
 
-    fn unknown_key(&mut self, entry: &Entry, table: &str, known: &[&str]) {
-        let key = entry.word();
-        let nearest = nearest(&key, known.iter().copied());
-        self.error(Fault::UnknownKey { key, table: table.to_owned(), nearest }, entry.key.span());
+    /// The key of an entry. One that is unknown is reported and taken for the nearest, so that what
+    /// depends on it is no error too; one that was given before is reported and passed over.
+    fn key(
+        &mut self,
+        entry: &Entry,
+        table: &str,
+        known: &[&'static str],
+        seen: &mut Vec<(String, Span)>,
+    ) -> Option<String> {
+        let mut word = entry.word();
+        if !known.contains(&word.as_str()) {
+            // The other spelling's word for it.
+            let found = match word.as_str() {
+                "stream" if known.contains(&"on") => Some("on".to_owned()),
+                _ => nearest(&word, known.iter().copied()),
+            };
+            let (key, nearest) = (word, found.clone());
+            let fault = Fault::UnknownKey { key, table: table.to_owned(), nearest };
+            self.error(fault, entry.key.span());
+            word = found?;
+            if seen.iter().any(|(each, _)| *each == word) {
+                return None;
+            }
+        }
+        (!self.again(seen, "keys", &word, entry.key.span())).then_some(word)
     }
 
-    /// Reports a key that was given before; the first one counts.
-    fn again(&mut self, seen: &mut Vec<(String, Span)>, entry: &Entry) -> bool {
-        let word = entry.word();
+    /// Reports a word that was given before; the first one counts.
+    fn again(
+        &mut self,
+        seen: &mut Vec<(String, Span)>,
+        kind: &'static str,
+        word: &str,
+        span: Span,
+    ) -> bool {
         if let Some((_, first)) = seen.iter().find(|(each, _)| *each == word) {
             let first = self.places.add(*first);
-            let fault = Fault::Duplicate { kind: "keys", name: word, first };
-            self.error(fault, entry.key.span());
+            self.error(Fault::Duplicate { kind, name: word.to_owned(), first }, span);
             return true;
         }
-        seen.push((word, entry.key.span()));
+        seen.push((word.to_owned(), span));
         false
     }
 
     fn entries(&mut self, tokens: TokenStream, around: Span) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for part in split_at_commas(tokens) {
+        for (part, comma) in split_with_commas(tokens) {
             let mut rest = part.into_iter();
             let key = match rest.next() {
                 Some(TokenTree::Ident(key)) => key,
                 Some(other) => {
                     self.malformed(format!("expected a name, found `{other}`"), other.span());
+                    self.gaps = Gaps::ALL;
                     continue;
                 }
                 None => {
-                    self.malformed("expected a name before this comma", around);
+                    let span = comma.unwrap_or(around);
+                    self.malformed("expected a name before this comma", span);
                     continue;
                 }
             };
@@ -216,6 +292,7 @@ impl Parser {
                 }
                 Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
                     if let Some(extra) = rest.next() {
+                        self.gaps = Gaps::ALL;
                         self.malformed(
                             format!("expected a comma after `{key}(…)`, found `{extra}`"),
                             extra.span(),
@@ -224,6 +301,7 @@ impl Parser {
                     EntryValue::List(group)
                 }
                 Some(other) => {
+                    self.gaps = Gaps::ALL;
                     self.malformed(
                         format!("expected `=`, `(` or a comma after `{key}`, found `{other}`"),
                         other.span(),
@@ -240,19 +318,30 @@ impl Parser {
         let word = unraw(ident);
         // Words that not even `r#` makes a name.
         if matches!(word.as_str(), "self" | "Self" | "super" | "crate" | "_") {
-            self.error(Fault::NotAName { word: word.clone() }, ident.span());
+            let text = format!("`{word}` is not a name: Rust keeps the word for itself");
+            self.malformed(text, ident.span());
+            self.gaps = Gaps::ALL;
         }
         Name::new(word, self.places.add(ident.span()))
     }
 
     /// `key = expr`.
-    fn expr_of(&mut self, entry: &Entry) -> Option<Expr> {
+    fn expr_of(&mut self, entry: &Entry) -> Expr {
         let EntryValue::Is(tokens) = &entry.value else {
             let word = entry.word();
             self.malformed(format!("`{word}` needs a value: `{word} = …`"), entry.key.span());
-            return None;
+            return self.unread(&[], entry.key.span());
         };
-        self.expr(tokens, entry.key.span())
+        let expr = self.expr(tokens, entry.key.span());
+        expr.unwrap_or_else(|| self.unread(tokens, entry.key.span()))
+    }
+
+    /// Stands where an expression in error was written: that there is one matters to what is
+    /// generated.
+    fn unread(&mut self, tokens: &[TokenTree], around: Span) -> Expr {
+        let span = self.places.add_all(tokens, around);
+        self.unread.push(span);
+        unknown(span)
     }
 
     fn expr(&mut self, tokens: &[TokenTree], around: Span) -> Option<Expr> {
@@ -293,30 +382,52 @@ impl Parser {
     }
 
     fn integer(&mut self, key: &str, tokens: &[TokenTree], around: Span) -> Option<Spanned<i64>> {
+        self.number(key, "an integer", tokens, around)
+    }
+
+    fn number(
+        &mut self,
+        key: &str,
+        expected: &'static str,
+        tokens: &[TokenTree],
+        around: Span,
+    ) -> Option<Spanned<i64>> {
         let text: String = tokens.iter().map(ToString::to_string).collect();
-        match text.replace('_', "").parse() {
-            Ok(value) => Some(Spanned::new(value, self.places.add_all(tokens, around))),
-            Err(_) => {
-                self.wrong_type(key, "an integer", tokens, around);
+        let text = text.replace('_', "");
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        let is_number = !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_digit());
+        match text.parse() {
+            Ok(value) if is_number => {
+                Some(Spanned::new(value, self.places.add_all(tokens, around)))
+            }
+            Err(_) if is_number => {
+                let span = self.places.add_all(tokens, around);
+                let fault = Fault::Expression { problem: Problem::Literal(text), layer: None };
+                self.errors.push(Error::new(fault, span));
+                None
+            }
+            _ => {
+                self.wrong_type(key, expected, tokens, around);
                 None
             }
         }
     }
 
-    /// `[0, 4, 128]`, if that is what the tokens are.
-    fn list(&mut self, tokens: &[TokenTree]) -> Option<Spanned<Vec<i64>>> {
-        let [TokenTree::Group(group)] = tokens else { return None };
+    /// `[0, 4, 128]`.
+    fn list(&mut self, key: &str, tokens: &[TokenTree]) -> List {
+        let [TokenTree::Group(group)] = tokens else { return List::None };
         if group.delimiter() != Delimiter::Bracket {
-            return None;
+            return List::None;
         }
         let span = self.places.add(group.span());
-        let mut list = Vec::new();
-        for part in split_at_commas(group.stream()) {
-            if let Some(value) = self.integer("an entry", &part, group.span()) {
-                list.push(value.value);
-            }
-        }
-        Some(Spanned::new(list, span))
+        let parts = split_at_commas(group.stream());
+        let values: Vec<Option<i64>> = parts
+            .iter()
+            .map(|part| self.number(key, "a list of integers", part, group.span()))
+            .map(|value| value.map(|value| value.value))
+            .collect();
+        let values: Option<Vec<i64>> = values.into_iter().collect();
+        values.map_or(List::InError, |values| List::Of(Spanned::new(values, span)))
     }
 
     /// The arguments of `#[scratch_pool(…)]`.
@@ -325,27 +436,51 @@ impl Parser {
             ["align", "config", "rows", "ubatches", "crate", "dims", "layers", "exclusive"];
         let mut seen = Vec::new();
         for entry in self.entries(tokens, Span::call_site()) {
-            if self.again(&mut seen, &entry) {
+            let Some(key) = self.key(&entry, "`#[scratch_pool]`", &KEYS, &mut seen) else {
                 continue;
-            }
-            match (entry.word().as_str(), &entry.value) {
+            };
+            match (key.as_str(), &entry.value) {
                 ("align", _) => self.spec.align = self.integer_of(&entry),
                 ("ubatches", _) => self.spec.ubatches = self.integer_of(&entry),
-                ("rows", _) => self.spec.rows = self.name_of(&entry, "the name of a dim"),
-                ("config", _) => self.config(&entry, root),
-                ("crate", EntryValue::Is(path)) => {
-                    self.krate = Some(path.iter().cloned().collect());
+                ("rows", _) => {
+                    let name = self.name_of(&entry, "the name of a dim");
+                    // `begin` takes the rows whatever the dim should have been.
+                    let unread = Name::new(String::new(), self.places.add(entry.key.span()));
+                    self.spec.rows = Some(name.unwrap_or(unread));
                 }
+                ("config", _) => self.config(&entry, root),
+                ("crate", value) => self.krate(value, entry.key.span()),
                 ("dims", EntryValue::List(list)) => self.dims(list),
                 ("layers", EntryValue::List(list)) => self.layers(list),
                 ("exclusive", EntryValue::List(list)) => {
                     self.spec.exclusive = self.names("exclusive", list);
                 }
-                (word @ ("dims" | "layers" | "exclusive"), _) => {
-                    self.malformed(format!("write `{word}(…)`"), entry.key.span());
+                _ => {
+                    self.malformed(format!("write `{key}(…)`"), entry.key.span());
+                    self.gaps.values = true;
                 }
-                ("crate", _) => self.malformed("write `crate = path`", entry.key.span()),
-                _ => self.unknown_key(&entry, "`#[scratch_pool]`", &KEYS),
+            }
+        }
+    }
+
+    /// `crate = path`. The path is used inside the generated module, so it must not depend on the
+    /// place where it is written.
+    fn krate(&mut self, value: &EntryValue, around: Span) {
+        let tokens = match value {
+            EntryValue::Is(tokens) => tokens.as_slice(),
+            _ => &[],
+        };
+        let stream: TokenStream = tokens.iter().cloned().collect();
+        let path = syn::parse::Parser::parse2(syn::Path::parse_mod_style, stream.clone());
+        let relative = |path: &syn::Path| {
+            path.segments.first().is_some_and(|s| s.ident == "self" || s.ident == "super")
+        };
+        match path {
+            Ok(path) if !relative(&path) => self.krate = Some(stream),
+            _ => {
+                let expected =
+                    "a path that holds in every module, such as `crate::renamed` or `::renamed`";
+                self.wrong_type("crate", expected, tokens, around);
             }
         }
     }
@@ -355,7 +490,7 @@ impl Parser {
         for part in split_at_commas(list.stream()) {
             match part.as_slice() {
                 [TokenTree::Ident(ident)] => names.push(self.name(ident)),
-                other => self.wrong_type(key, "names", other, list.span()),
+                other => self.wrong_type(key, "a list of groups", other, list.span()),
             }
         }
         names
@@ -375,6 +510,7 @@ impl Parser {
         };
         let Some(path) = path else {
             self.wrong_type("config", "the path of a file, as a string", tokens, around);
+            self.gaps.values = true;
             return;
         };
         let full: PathBuf = root.join(path.value());
@@ -382,6 +518,14 @@ impl Parser {
             Ok(values) => {
                 self.spec.config = values;
                 self.config = Some(path.value());
+            }
+            Err(Fault::Config { reason, .. }) => {
+                // As written: the folder it is relative to is the same for all of a crate, and
+                // differs between machines.
+                self.gaps.values = true;
+                let hint = " (paths are relative to the crate's `Cargo.toml`)";
+                let reason = reason + if full.is_file() { "" } else { hint };
+                self.error(Fault::Config { path: path.value(), reason }, path.span());
             }
             Err(fault) => self.error(fault, path.span()),
         }
@@ -391,9 +535,10 @@ impl Parser {
         for entry in self.entries(list.stream(), list.span()) {
             let name = self.name(&entry.key);
             let value = match &entry.value {
-                EntryValue::Is(tokens) => match self.list(tokens) {
-                    Some(list) => Some(DimValue::List(list.value)),
-                    None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
+                EntryValue::Is(tokens) => match self.list(&entry.word(), tokens) {
+                    List::Of(list) => Some(DimValue::List(list.value)),
+                    List::InError => None,
+                    List::None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
                 },
                 EntryValue::Typed(tokens) => self.runtime(tokens, &entry),
                 _ => {
@@ -406,8 +551,10 @@ impl Parser {
                 }
             };
             // A dim in error stays known, so that its uses are no errors too.
-            let broken = || DimValue::Expr(Expr::int(1, name.span));
-            let value = value.unwrap_or_else(broken);
+            let value = value.unwrap_or_else(|| match &entry.value {
+                EntryValue::Typed(_) => DimValue::Runtime { nominal: NOMINAL, span: name.span },
+                _ => DimValue::Expr(unknown(name.span)),
+            });
             self.spec.dims.push(Dim { name, value });
         }
     }
@@ -433,21 +580,31 @@ impl Parser {
 
     fn layers(&mut self, list: &proc_macro2::Group) {
         let mut layers = Layers { span: self.places.add(list.span()), ..Layers::default() };
+        let mut counts = Vec::new();
         for entry in self.entries(list.stream(), list.span()) {
             let EntryValue::Is(tokens) = &entry.value else {
                 let word = entry.word();
                 self.malformed(format!("write `{word} = …`"), entry.key.span());
+                self.gaps.values = true;
                 continue;
             };
             if entry.word() == "count" {
+                if self.again(&mut counts, "keys", "count", entry.key.span()) {
+                    continue;
+                }
                 layers.count = self.expr(tokens, entry.key.span());
                 continue;
             }
-            let source = match (self.list(tokens), tokens.as_slice()) {
-                (Some(list), _) => ColumnSource::List(list),
-                (None, [TokenTree::Ident(ident)]) => ColumnSource::Name(self.name(ident)),
-                (None, other) => {
+            let source = match (self.list(&entry.word(), tokens), tokens.as_slice()) {
+                (List::Of(list), _) => ColumnSource::List(list),
+                (List::InError, _) => {
+                    self.gaps.values = true;
+                    continue;
+                }
+                (List::None, [TokenTree::Ident(ident)]) => ColumnSource::Name(self.name(ident)),
+                (List::None, other) => {
                     let expected = "the name of a list, or a list";
+                    self.gaps.values = true;
                     self.wrong_type(&entry.word(), expected, other, entry.key.span());
                     continue;
                 }
@@ -462,40 +619,63 @@ impl Parser {
     fn struct_attributes(&mut self, attributes: &[Attribute]) -> Vec<Attribute> {
         let mut kept = Vec::new();
         for attribute in attributes {
-            let path = attribute.path();
-            if path.is_ident("step") {
-                if let Some((tokens, span)) = self.attribute_list(attribute) {
-                    self.step(tokens, span);
-                }
-            } else if path.is_ident("group") {
-                if let Some((tokens, span)) = self.attribute_list(attribute) {
-                    self.group(tokens, span);
-                }
-            } else if is_inert(attribute) {
+            if is_inert(attribute) {
                 kept.push(attribute.clone());
-            } else {
-                self.foreign(attribute, &["step", "group", "doc"], "a pool's struct");
+                continue;
+            }
+            let key = self.attribute(attribute, &["step", "group"], "a pool's struct");
+            let Some((key, list)) = key else { continue };
+            match (key, list) {
+                ("step", Some((tokens, span))) => self.step(tokens, span),
+                (_, Some((tokens, span))) => self.group(tokens, span),
+                ("step", None) => self.gaps.steps = true,
+                (_, None) => self.gaps.groups = true,
             }
         }
         kept
     }
 
-    fn foreign(&mut self, attribute: &Attribute, known: &[&str], place: &str) {
+    /// An attribute of ours, with what it holds. One that is unknown is reported and taken for the
+    /// nearest.
+    fn attribute(
+        &mut self,
+        attribute: &Attribute,
+        known: &[&'static str],
+        place: &str,
+    ) -> Option<(&'static str, Option<(TokenStream, Span)>)> {
         let path = attribute.path();
-        let key = path.to_token_stream().to_string().replace(' ', "");
-        let nearest = nearest(&key, known.iter().copied());
         let span = path.segments.first().map_or_else(Span::call_site, |first| first.ident.span());
-        let fault = Fault::UnknownKey { key, table: format!("{place} (as an attribute)"), nearest };
-        self.error(fault, span);
+        let word = path.to_token_stream().to_string().replace(' ', "");
+        let key = match known.iter().find(|each| **each == word) {
+            Some(key) => *key,
+            None => {
+                let near = nearest(&word, known.iter().copied());
+                let (key, table) = (format!("#[{word}]"), place.to_owned());
+                let shown = near.as_ref().map(|near| format!("#[{near}(…)]"));
+                self.error(Fault::UnknownKey { key, table, nearest: shown }, span);
+                return near
+                    .and_then(|near| known.iter().find(|each| **each == near))
+                    .map(|near| (*near, self.attribute_list(attribute, near, false)));
+            }
+        };
+        Some((key, self.attribute_list(attribute, key, true)))
     }
 
     /// The tokens inside `#[name(…)]`, with the place of the name.
-    fn attribute_list(&mut self, attribute: &Attribute) -> Option<(TokenStream, Span)> {
-        let name = attribute.path().get_ident()?;
+    fn attribute_list(
+        &mut self,
+        attribute: &Attribute,
+        name: &str,
+        report: bool,
+    ) -> Option<(TokenStream, Span)> {
+        let first = attribute.path().segments.first();
+        let span = first.map_or_else(Span::call_site, |first| first.ident.span());
         match &attribute.meta {
-            Meta::List(list) => Some((list.tokens.clone(), name.span())),
+            Meta::List(list) => Some((plain(list.tokens.clone()), span)),
             Meta::Path(_) | Meta::NameValue(_) => {
-                self.malformed(format!("write `#[{name}(…)]`"), name.span());
+                if report {
+                    self.malformed(format!("write `#[{name}(…)]`"), span);
+                }
                 None
             }
         }
@@ -509,6 +689,7 @@ impl Parser {
             other => {
                 let span = other.map_or(around, |entry| entry.key.span());
                 self.malformed("a step begins with its name: `#[step(name, …)]`", span);
+                self.gaps.steps = true;
                 return;
             }
         };
@@ -524,20 +705,15 @@ impl Parser {
         let table = format!("step `{}`", step.name.value);
         let mut seen = Vec::new();
         for entry in entries {
-            if self.again(&mut seen, &entry) {
-                continue;
-            }
-            match (entry.word().as_str(), &entry.value) {
+            let Some(key) = self.key(&entry, &table, &KEYS, &mut seen) else { continue };
+            match (key.as_str(), &entry.value) {
                 ("on", _) => step.stream = self.name_of(&entry, "the name of a stream"),
-                ("when", _) => step.when = self.expr_of(&entry),
+                ("when", _) => step.when = Some(self.expr_of(&entry)),
                 ("launch", _) => step.launch = self.launch(&entry),
                 ("after", EntryValue::List(list)) => step.after = self.afters(list),
                 ("writes", EntryValue::List(list)) => step.writes = self.targets("writes", list),
                 ("reads", EntryValue::List(list)) => step.reads = self.targets("reads", list),
-                (word @ ("after" | "writes" | "reads"), _) => {
-                    self.malformed(format!("write `{word}(…)`"), entry.key.span());
-                }
-                _ => self.unknown_key(&entry, &table, &KEYS),
+                _ => self.malformed(format!("write `{key}(…)`"), entry.key.span()),
             }
         }
         self.spec.steps.push(step);
@@ -616,6 +792,7 @@ impl Parser {
             other => {
                 let span = other.map_or(around, |entry| entry.key.span());
                 self.malformed("a group begins with its name: `#[group(name, …)]`", span);
+                self.gaps.groups = true;
                 return;
             }
         };
@@ -623,70 +800,54 @@ impl Parser {
         let mut group = Group { name, when: None, condition: None, buffers: Vec::new() };
         let mut seen = Vec::new();
         for entry in entries {
-            if self.again(&mut seen, &entry) {
-                continue;
-            }
-            match entry.word().as_str() {
-                "when" => group.when = self.expr_of(&entry),
-                "if" => group.condition = self.expr_of(&entry),
-                _ => self.unknown_key(&entry, &table, &["when", "if"]),
+            let Some(key) = self.key(&entry, &table, &["when", "if"], &mut seen) else { continue };
+            let expr = Some(self.expr_of(&entry));
+            if key == "when" {
+                group.when = expr;
+            } else {
+                group.condition = expr;
             }
         }
         self.spec.groups.push(group);
     }
 
-    fn field(&mut self, field: &syn::Field) -> Option<Field> {
+    fn field(&mut self, field: &syn::Field, before: &[Field]) -> Option<Field> {
         let ident = field.ident.clone()?;
         let word = unraw(&ident);
+        if let Some(first) = before.iter().find(|each| unraw(&each.name) == word) {
+            let first = self.places.add(first.name.span());
+            self.error(Fault::Duplicate { kind: "fields", name: word, first }, ident.span());
+            return None;
+        }
+        let place = format!("field `{word}`");
         let mut attributes = Vec::new();
+        let mut given: Vec<(String, Span)> = Vec::new();
         let (mut group, mut shape, mut align) = (None, None, None);
         for attribute in &field.attrs {
-            let path = attribute.path();
-            let slot: Option<&mut Option<(TokenStream, Span)>> = if path.is_ident("group") {
-                Some(&mut group)
-            } else if path.is_ident("shape") {
-                Some(&mut shape)
-            } else if path.is_ident("align") {
-                Some(&mut align)
-            } else {
-                None
-            };
-            match slot {
-                Some(slot) => {
-                    let list = self.attribute_list(attribute);
-                    if let (Some((_, first)), Some((_, span))) = (&slot, &list) {
-                        let name = path.to_token_stream().to_string();
-                        let first = self.places.add(*first);
-                        self.error(Fault::Duplicate { kind: "attributes", name, first }, *span);
-                    } else if list.is_some() {
-                        *slot = list;
-                    }
-                }
-                None if is_inert(attribute) => attributes.push(attribute.clone()),
-                None => {
-                    let known = ["group", "shape", "align", "doc"];
-                    self.foreign(attribute, &known, &format!("field `{word}`"));
-                }
+            if is_inert(attribute) {
+                attributes.push(attribute.clone());
+                continue;
+            }
+            let key = self.attribute(attribute, &["group", "shape", "align"], &place);
+            let Some((key, list)) = key else { continue };
+            let span = list.as_ref().map_or(ident.span(), |(_, span)| *span);
+            if self.again(&mut given, "attributes", key, span) {
+                continue;
+            }
+            match key {
+                "group" => group = list,
+                "shape" => shape = list,
+                _ => align = list,
             }
         }
         let dtype = self.dtype(&field.ty, &word);
-        let table = || format!("field `{word}`");
-        let group = match group {
-            Some((tokens, span)) => self.field_group(tokens, span, &ident),
-            None => {
-                let fault = Fault::Missing { key: "#[group(…)]", table: table() };
-                self.error(fault, ident.span());
-                None
+        for (name, key) in [("group", "#[group(…)]"), ("shape", "#[shape(…)]")] {
+            if !given.iter().any(|(each, _)| each == name) {
+                self.error(Fault::Missing { key, table: place.clone() }, ident.span());
             }
-        };
-        let shape = match shape {
-            Some((tokens, span)) => self.shape(tokens, span),
-            None => {
-                let fault = Fault::Missing { key: "#[shape(…)]", table: table() };
-                self.error(fault, ident.span());
-                None
-            }
-        };
+        }
+        let group = group.and_then(|(tokens, span)| self.field_group(tokens, span, &ident));
+        let shape = shape.map(|(tokens, span)| self.shape(tokens, span));
         let align = align.and_then(|(tokens, span)| {
             let tokens: Vec<TokenTree> = tokens.into_iter().collect();
             self.integer("align", &tokens, span)
@@ -694,7 +855,10 @@ impl Parser {
         // A field in error keeps its place, so that its uses are no errors too.
         let (group, buffer) = match group {
             Some(names) => names,
-            None => (self.name(&ident), self.name(&ident)),
+            None => {
+                self.gaps.groups = true;
+                (self.name(&ident), self.name(&ident))
+            }
         };
         let shape = shape.unwrap_or_else(|| vec![Expr::int(1, buffer.span)]);
         let dtype = dtype.unwrap_or(Spanned::new(DType::U8, buffer.span));
@@ -722,48 +886,62 @@ impl Parser {
         field: &Ident,
     ) -> Option<(Name, Name)> {
         let parts: Vec<TokenTree> = tokens.into_iter().collect();
-        match parts.as_slice() {
+        let comma = parts
+            .iter()
+            .position(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ','));
+        let (parts, rest) = parts.split_at(comma.unwrap_or(parts.len()));
+        let names = match parts {
             [TokenTree::Ident(group)] => Some((self.name(group), self.name(field))),
             [TokenTree::Ident(group), TokenTree::Punct(dot), TokenTree::Ident(buffer)]
                 if dot.as_char() == '.' =>
             {
                 Some((self.name(group), self.name(buffer)))
             }
-            [TokenTree::Ident(group), TokenTree::Punct(comma), ..] if comma.as_char() == ',' => {
-                let text = format!(
-                    "what holds for the whole group stands on the struct: `#[group({group}, …)]`"
-                );
-                self.malformed(text, comma.span());
-                Some((self.name(group), self.name(field)))
-            }
             other => {
                 let expected = "a group, or `group.buffer`";
                 self.wrong_type("group", expected, other, around);
                 None
             }
+        };
+        if let (Some((group, _)), [_, extra, ..]) = (&names, rest) {
+            let text = format!(
+                "what holds for the whole group stands on the struct: `#[group({}, …)]`",
+                group.value
+            );
+            self.malformed(text, extra.span());
         }
+        names
     }
 
-    fn shape(&mut self, tokens: TokenStream, around: Span) -> Option<Vec<Expr>> {
+    /// As many extents as are written, also where some are in error.
+    fn shape(&mut self, tokens: TokenStream, around: Span) -> Vec<Expr> {
         let parts = split_at_commas(tokens);
-        let extents: Vec<Option<Expr>> = parts.iter().map(|part| self.expr(part, around)).collect();
-        extents.into_iter().collect()
+        let extent = |part: &Vec<TokenTree>| {
+            self.expr(part, around).unwrap_or_else(|| self.unread(part, around))
+        };
+        parts.iter().map(extent).collect()
     }
 
     fn dtype(&mut self, ty: &syn::Type, field: &str) -> Option<Spanned<DType>> {
-        let tokens: Vec<TokenTree> = ty.to_token_stream().into_iter().collect();
+        let tokens: Vec<TokenTree> = plain(ty.to_token_stream()).into_iter().collect();
         let [TokenTree::Ident(word)] = tokens.as_slice() else {
             self.wrong_type(field, "an element type, such as `bf16`", &tokens, Span::call_site());
             return None;
         };
-        let found = DType::from_word(&unraw(word));
+        let mut found = DType::from_word(&unraw(word));
         if found.is_none() {
             let nearest = nearest(&unraw(word), DType::ALL.iter().map(|each| each.as_str()));
+            found = nearest.as_deref().and_then(DType::from_word);
             let fault = Fault::UnknownName { kind: NameKind::DType, name: unraw(word), nearest };
             self.error(fault, word.span());
         }
         found.map(|dtype| Spanned::new(dtype, self.places.add(word.span())))
     }
+}
+
+/// An expression without a value: a name that no spec can define. What depends on it is passed over.
+fn unknown(span: scratchpool_planner::spec::Span) -> Expr {
+    Expr { kind: Kind::Name(String::new()), span }
 }
 
 /// The nominal value of a dim declared `runtime` without one.

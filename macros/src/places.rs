@@ -3,7 +3,7 @@
 //! Every token that could be pointed at gets the next number. A planner span `a..b` is the source
 //! from token `a` up to token `b - 1`.
 
-use proc_macro2::{Spacing, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 use scratchpool_planner::expr::{Expr, ExprError};
 use scratchpool_planner::spec;
 
@@ -72,13 +72,11 @@ impl Places {
                 TokenTree::Group(group) => {
                     let inner: Vec<TokenTree> = group.stream().into_iter().collect();
                     let (open, close) = match group.delimiter() {
-                        proc_macro2::Delimiter::Bracket => ("[", "]"),
-                        proc_macro2::Delimiter::Brace => ("{", "}"),
+                        Delimiter::Bracket => ("[", "]"),
+                        Delimiter::Brace => ("{", "}"),
                         // `None` is what `macro_rules!` puts around a pasted expression:
                         // parentheses that nobody wrote.
-                        proc_macro2::Delimiter::Parenthesis | proc_macro2::Delimiter::None => {
-                            ("(", ")")
-                        }
+                        Delimiter::Parenthesis | Delimiter::None => ("(", ")"),
                     };
                     self.push(open, group.span_open(), text, table);
                     self.flatten(&inner, text, table);
@@ -116,19 +114,55 @@ impl Places {
     }
 }
 
+/// Tokens without the invisible groups that `macro_rules!` puts around one pasted token, such as a
+/// literal. Those around several stay: they hold an expression together.
+pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
+    // What nobody pasted into is left as it is, with the places of its brackets.
+    if !pasted(&tokens) {
+        return tokens;
+    }
+    let plain_one = |token: TokenTree| {
+        let TokenTree::Group(group) = token else { return token };
+        let inner = plain(group.stream());
+        let mut parts = inner.clone().into_iter();
+        match (group.delimiter(), parts.next(), parts.next()) {
+            (Delimiter::None, Some(only), None) => only,
+            (delimiter, ..) => {
+                let mut same = Group::new(delimiter, inner);
+                same.set_span(group.span());
+                TokenTree::Group(same)
+            }
+        }
+    };
+    tokens.into_iter().map(plain_one).collect()
+}
+
+fn pasted(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::None || pasted(&group.stream()),
+        _ => false,
+    })
+}
+
 /// Token trees, split at top-level commas.
 pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
-    let mut parts = vec![Vec::new()];
+    split_with_commas(tokens).into_iter().map(|(part, _)| part).collect()
+}
+
+/// Token trees, split at top-level commas, each part with the comma after it.
+pub(crate) fn split_with_commas(tokens: TokenStream) -> Vec<(Vec<TokenTree>, Option<Span>)> {
+    let mut parts = Vec::new();
+    let mut part = Vec::new();
     for token in tokens {
         if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ',') {
-            parts.push(Vec::new());
-        } else if let Some(part) = parts.last_mut() {
+            parts.push((std::mem::take(&mut part), Some(token.span())));
+        } else {
             part.push(token);
         }
     }
     // A comma after the last part is allowed; an empty part elsewhere is the caller's to report.
-    if parts.last().is_some_and(Vec::is_empty) {
-        parts.pop();
+    if !part.is_empty() {
+        parts.push((part, None));
     }
     parts
 }

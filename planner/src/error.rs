@@ -235,6 +235,18 @@ pub enum Fault {
         /// The value.
         value: i64,
     },
+    /// A dim that counts rows, or that is given at start-up, below 1.
+    DimValue {
+        /// The dim.
+        dim: String,
+        /// Its value.
+        value: i64,
+    },
+    /// A layer attribute where the size of a buffer is given.
+    AttributeInShape {
+        /// The attribute.
+        name: String,
+    },
     /// A buffer beyond 63 bits.
     Size {
         /// The buffer.
@@ -398,13 +410,14 @@ impl Error {
             | Fault::NotAName { .. }
             | Fault::Ubatches { .. } => Code::Syntax,
             Fault::UnknownKey { .. } => Code::UnknownKey,
-            Fault::UnknownName { .. } => Code::UnknownName,
+            Fault::UnknownName { .. } | Fault::AttributeInShape { .. } => Code::UnknownName,
             Fault::Expression { problem, .. } => match problem {
                 Problem::UnknownName(_) | Problem::UnknownFunction(_) => Code::UnknownName,
                 _ => Code::Expression,
             },
             Fault::NotConstant { .. } | Fault::Cycle { .. } => Code::Expression,
             Fault::Dimension { .. }
+            | Fault::DimValue { .. }
             | Fault::Size { .. }
             | Fault::TotalSize
             | Fault::Rows { .. } => Code::Shape,
@@ -451,6 +464,12 @@ impl Error {
             }
             Fault::Dimension { buffer, axis, value } => {
                 format!("dimension {axis} of `{buffer}` is {value}; it must be at least 1")
+            }
+            Fault::DimValue { dim, value } => {
+                format!("dim `{dim}` is {value}; a size must be at least 1")
+            }
+            Fault::AttributeInShape { name } => {
+                format!("`{name}` is an attribute of the layers, and a shape is the same in all")
             }
             Fault::Size { buffer } => format!("`{buffer}` takes more than 2^63 - 1 bytes"),
             Fault::TotalSize => "the buffers together take more than 2^63 - 1 bytes".into(),
@@ -640,6 +659,9 @@ impl Error {
             Fault::Rows { rows, .. } => Some(format!(
                 "build it from `{rows}`, constants, `+`, `*`, `ceil_div`, `align_up`, `min` and `max`, so that fewer rows never need more"
             )),
+            Fault::AttributeInShape { .. } => Some(
+                "declare a group for each kind of layer, with `when`, and give each its shape".into(),
+            ),
             Fault::AlignBelow { pool, .. } => {
                 Some(format!("leave it out to get the pool's {pool}, or state a larger power of two"))
             }

@@ -226,22 +226,44 @@ impl Facts<'_> {
         let (early_name, late_name) =
             (self.buffer_name(early_buffer), self.buffer_name(late_buffer));
         let base = self.pass(early.start());
-        let Some(violation) = self.violation(early, late) else {
-            // One step starts both: it holds the two at once.
-            let both = self.access(early.start(), true, base);
+        let names = [early_name.to_owned(), late_name.to_owned()].to_vec();
+        let verb = |write| if write { "writes" } else { "reads" };
+        let find = |range: &LiveRange, node| {
+            range.accesses.iter().find(|access| access.node == node).copied()
+        };
+        // One step that touches both holds the two at once, and no event can change that.
+        let both = late.accesses.iter().find_map(|b| Some((find(early, b.node)?, *b)));
+        if let Some((a, b)) = both {
+            let (first, second) =
+                (self.access(a.node, a.write, base), self.access(b.node, b.write, base));
+            let (place, a, b) = (first.place(), verb(a.write), verb(b.write));
             let trace = vec![
-                format!("1. {} writes both `{early_name}` and `{late_name}`", both.place()),
-                "a step's buffers are live together while it runs".to_owned(),
+                format!("1. {place} {a} `{early_name}` and {b} `{late_name}`"),
+                "what a step touches is live together while it runs".to_owned(),
             ];
-            let buffers = vec![early_name.to_owned(), late_name.to_owned()];
-            return Some(Conflict {
-                buffers,
-                first: both.clone(),
-                second: both,
-                layers,
-                trace,
-                mend: None,
+            return Some(Conflict { buffers: names, first, second, layers, trace, mend: None });
+        }
+        let Some(violation) = self.violation(early, late) else {
+            // No write can destroy a value that is still wanted, but a read is in no order: it may
+            // come before its own value is written, when the bytes are still the other buffer's.
+            let loose = late.accesses.iter().find_map(|b| {
+                let mut others = early.accesses.iter();
+                Some((*others.find(|a| !self.order.before(a.node, b.node))?, *b))
             });
+            let (a, b) = loose?;
+            let (first, second) =
+                (self.access(a.node, a.write, base), self.access(b.node, b.write, base));
+            let trace = vec![
+                format!("1. {} {} `{late_name}`", second.place(), verb(b.write)),
+                format!("2. {} {} `{early_name}`", first.place(), verb(a.write)),
+                format!(
+                    "nothing makes {} wait for {}; {}",
+                    second.place(),
+                    first.place(),
+                    self.frontier(b.node, base)
+                ),
+            ];
+            return Some(Conflict { buffers: names, first, second, layers, trace, mend: None });
         };
         let (victim, intruder) = if violation.first_is_victim {
             (early_name, late_name)
@@ -280,7 +302,7 @@ impl Facts<'_> {
             format!("1. {} {} `{name}`", at_second.place(), verb(&at_second)),
             format!("2. {} {} `{name}`, too late", at_first.place(), verb(&at_first)),
             format!(
-                "the declared order is the other way round, but nothing makes {} wait for {}; {}",
+                "{} is issued after {}, but nothing makes it wait for that; {}",
                 at_second.place(),
                 at_first.place(),
                 self.frontier(second, base)

@@ -58,6 +58,7 @@ pub mod error;
 pub mod explain;
 pub mod expr;
 pub mod layout;
+pub mod lint;
 pub mod live;
 mod names;
 pub mod packing;

@@ -64,7 +64,8 @@ impl Sizes {
         for (_, group) in groups {
             for buffer in &group.buffers {
                 let name = format!("{}.{}", group.name.value, buffer.name.value);
-                let resolver = BufferResolver { name: &name, align, names, rows: rows.as_ref() };
+                let resolver =
+                    BufferResolver { name: &name, align, names, rows: rows.as_ref(), spec };
                 match resolver.resolve(buffer, errors) {
                     Some(size) => buffers.push(size),
                     None => poisoned = true,
@@ -129,8 +130,10 @@ fn resolve_rows(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option<(
     match names.eval(&expr, &|_| None) {
         Ok(value) => match u64::try_from(value) {
             Ok(value) if value >= 1 => Some((rows.value.clone(), value)),
+            // `runtime_dims` has reported it.
+            _ if matches!(dim.value, DimValue::Runtime { .. }) => None,
             _ => {
-                let fault = Fault::Dimension { buffer: rows.value.clone(), axis: 0, value };
+                let fault = Fault::DimValue { dim: rows.value.clone(), value };
                 errors.push(Error::new(fault, dim.name.span));
                 None
             }
@@ -150,8 +153,7 @@ fn runtime_dims(spec: &Spec, errors: &mut Vec<Error>) -> Vec<(String, u64)> {
             match u64::try_from(*nominal) {
                 Ok(value) if value >= 1 => dims.push((dim.name.value.clone(), value)),
                 _ => {
-                    let buffer = dim.name.value.clone();
-                    let fault = Fault::Dimension { buffer, axis: 0, value: *nominal };
+                    let fault = Fault::DimValue { dim: dim.name.value.clone(), value: *nominal };
                     errors.push(Error::new(fault, *span));
                 }
             }
@@ -166,6 +168,7 @@ struct BufferResolver<'r> {
     align: Option<u64>,
     names: &'r Names,
     rows: Option<&'r (String, u64)>,
+    spec: &'r Spec,
 }
 
 impl BufferResolver<'_> {
@@ -226,7 +229,12 @@ impl BufferResolver<'_> {
                 dimension
             }
             Err(NoValue::Poisoned) => None,
-            Err(NoValue::Error(error)) => {
+            Err(NoValue::Error(mut error)) => {
+                if let Fault::UnknownName { name, .. } = &error.fault
+                    && self.spec.layers.columns.iter().any(|column| column.name.value == *name)
+                {
+                    error.fault = Fault::AttributeInShape { name: name.clone() };
+                }
                 errors.push(*error);
                 None
             }

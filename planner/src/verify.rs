@@ -273,6 +273,12 @@ mod tests {
     }
 
     #[test]
+    fn an_item_that_ends_one_byte_above_the_arena_is_found() {
+        let over = only(&Claim { bytes: &[64, 32, 97], ..GOOD });
+        assert_eq!(over, Violation::OutOfBounds { item: 2, end: 97, total: 96 });
+    }
+
+    #[test]
     fn a_total_that_is_not_the_highest_end_is_found() {
         let slack = only(&Claim { total: 128, ..GOOD });
         assert_eq!(slack, Violation::Slack { highest: 96, total: 128 });

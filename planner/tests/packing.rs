@@ -151,6 +151,56 @@ fn random_problems_of_up_to_seven_items_are_packed_as_low_as_brute_force_finds()
 }
 
 #[test]
+fn every_graph_of_four_items_is_packed_right_under_every_mixture_of_alignments() {
+    let all: Vec<(usize, usize)> = (0..4).flat_map(|b| (0..b).map(move |a| (a, b))).collect();
+    for sizes in [[1, 1, 1, 1], [3, 5, 2, 7], [8, 3, 8, 1]] {
+        for aligns in 0_u32..4 << 6 {
+            let align = |item: usize| 1_u64 << (aligns >> (2 * item) & 3);
+            let items: Vec<(u64, u64)> = (0..4).map(|item| (sizes[item], align(item))).collect();
+            for graph in 0_u32..1 << all.len() {
+                let chosen = all.iter().enumerate().filter(|(at, _)| graph >> at & 1 == 1);
+                let pairs: Vec<(usize, usize)> = chosen.map(|(_, &pair)| pair).collect();
+                check_against_brute_force(&items, &pairs);
+            }
+        }
+    }
+}
+
+#[test]
+fn graphs_of_six_and_seven_items_are_packed_right_with_random_sizes_and_alignments() {
+    let mut random = Random(0x0676);
+    // Of six items every eighth graph, of seven every 2039th, each with sizes of its own.
+    for (n, step) in [(6, 8), (7, 2039)] {
+        let all: Vec<(usize, usize)> = (0..n).flat_map(|b| (0..b).map(move |a| (a, b))).collect();
+        for graph in (0_u32..1 << all.len()).step_by(step) {
+            let chosen = all.iter().enumerate().filter(|(at, _)| graph >> at & 1 == 1);
+            let pairs: Vec<(usize, usize)> = chosen.map(|(_, &pair)| pair).collect();
+            let items: Vec<(u64, u64)> =
+                (0..n).map(|_| (1 + random.below(16), 1 << random.below(5))).collect();
+            check_against_brute_force(&items, &pairs);
+        }
+    }
+}
+
+#[test]
+fn random_problems_of_eight_and_nine_items_are_packed_as_low_as_brute_force_finds() {
+    let mut random = Random(0x0089);
+    for round in 0..240 {
+        let n = 8 + round % 2;
+        let percent = 30 + random.below(50);
+        let pairs = random.graph(n, percent);
+        let items: Vec<(u64, u64)> = (0..n)
+            .map(|_| match round % 3 {
+                0 => (1 + random.below(4), 1),
+                1 => (1 + random.below(9), 1 << random.below(3)),
+                _ => (1 + random.below(30), 1),
+            })
+            .collect();
+        check_against_brute_force(&items, &pairs);
+    }
+}
+
+#[test]
 fn a_five_cycle_of_unit_sizes_needs_three_though_its_clique_is_two() {
     let ring: Vec<(usize, usize)> = (0..5).map(|i| (i, (i + 1) % 5)).collect();
     let packing = packed(&[(1, 1); 5], &ring);

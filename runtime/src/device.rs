@@ -56,7 +56,14 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     }
 
     /// Gives memory back once everything issued so far on `streams` is done, without waiting here.
-    fn retire(&self, memory: Self::Memory, streams: &[Self::Stream]) -> Result<(), Error> {
+    fn retire<'s>(
+        &self,
+        memory: Self::Memory,
+        streams: impl Iterator<Item = &'s Self::Stream>,
+    ) -> Result<(), Error>
+    where
+        Self::Stream: 's,
+    {
         let _ = streams;
         drop(memory);
         Ok(())
@@ -148,6 +155,45 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         unsafe { self.write_bytes(stream, to, &vec![value; bytes]) }
+    }
+
+    /// The first of `bytes` device bytes that is not `value`, after all that `stream` holds so far.
+    ///
+    /// # Safety
+    ///
+    /// As [`read_bytes`](Self::read_bytes), for `bytes` bytes.
+    unsafe fn find_other(
+        &self,
+        stream: &Self::Stream,
+        from: *const u8,
+        bytes: usize,
+        value: u8,
+    ) -> Result<Option<usize>, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { crate::sanitize::find_other(self, stream, from, bytes, value) }
+    }
+
+    /// A digest of device bytes, after all that `stream` holds so far: equal for equal bytes, and
+    /// very likely different for others.
+    ///
+    /// # Safety
+    ///
+    /// As [`read_bytes`](Self::read_bytes), for `bytes` bytes.
+    unsafe fn digest(
+        &self,
+        stream: &Self::Stream,
+        from: *const u8,
+        bytes: usize,
+    ) -> Result<u64, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { crate::sanitize::digest(self, stream, from, bytes) }
+    }
+
+    /// An address in a view of `stream`'s that was handed to another stream, each once, where the
+    /// device can tell.
+    fn take_foreign_use(&self, stream: &Self::Stream) -> Option<u64> {
+        let _ = stream;
+        None
     }
 
     /// The elements of a view, row-major, after all that its stream holds so far.

@@ -8,6 +8,7 @@
 //! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
 //! | cutting or filling a view | [`RowRange`](Error::RowRange), [`ValueCount`](Error::ValueCount) |
 //! | a launch on the host | [`ForeignStream`](Error::ForeignStream), [`InsideKernel`](Error::InsideKernel) |
+//! | any call on a sanitized pool | [`Violation`](Error::Violation), each once |
 //! | any call after a failure inside a `Drop` | that failure once, then [`OrderLost`](Error::OrderLost) until the next `begin` |
 
 use std::sync::Arc;
@@ -148,6 +149,9 @@ pub enum Error {
          new pass"
     )]
     OrderLost,
+    /// The sanitizer found a use of the pool that its schedule does not allow.
+    #[error(transparent)]
+    Violation(Box<crate::sanitize::Violation>),
     /// A failure of the CUDA device.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

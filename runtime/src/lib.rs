@@ -31,6 +31,7 @@
 //! `pool.rs`), and views point into live memory (the invariant of `view.rs`). On the host even a
 //! wrong schedule cannot race in memory: kernels run one at a time.
 
+mod check;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
@@ -39,6 +40,7 @@ mod error;
 mod host;
 mod plan;
 mod pool;
+mod sanitize;
 mod size;
 mod storage;
 mod view;
@@ -51,6 +53,7 @@ pub use host::{
     Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, Order, RawView,
 };
 pub use plan::MemoryReport;
+pub use sanitize::{MissingEdge, Violation, ViolationKind};
 pub use scratchpool_macros::scratch_pool;
 pub use size::SizeError;
 pub use storage::Backing;
@@ -71,7 +74,11 @@ pub mod generated {
     pub mod size {
         pub use crate::size::*;
     }
-    pub use crate::plan::{Place, Plan};
+    /// The check of the constants that rustc makes.
+    pub mod check {
+        pub use crate::check::*;
+    }
+    pub use crate::plan::{Described, Place, Plan};
     pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};
     pub use crate::size::tensor_bytes;
 }

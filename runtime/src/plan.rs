@@ -33,6 +33,22 @@ pub unsafe trait Plan: 'static {
 
     /// Bytes of a buffer's tensor when a pass has `rows` rows; 0 for an unknown buffer.
     fn tensor_bytes(&self, buffer: usize, rows: usize) -> u64;
+
+    /// A buffer's name and planned place, for messages and for the sanitizer. A plan that does not
+    /// say has numbers for names, and accesses to overlaid buffers are not compared.
+    fn describe(&self, buffer: usize) -> Option<Described> {
+        let _ = buffer;
+        None
+    }
+}
+
+/// What a plan says of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// `group.buffer`.
+    pub name: &'static str,
+    /// Its first byte, from the arena's base.
+    pub offset: usize,
 }
 
 /// A buffer's place in the arena.

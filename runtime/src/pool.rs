@@ -18,6 +18,8 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
 use crate::plan::{MemoryReport, Place, Plan};
+use crate::sanitize::clock::Clocks;
+use crate::sanitize::{self, Apart, Sanitizer, Visit};
 use crate::storage::{Backing, Prepare, Storage};
 use crate::view::{View, ViewMut};
 use crate::walk::{Lanes, Ready, Walk, Walker, check};
@@ -44,6 +46,7 @@ struct Replica<D: Device> {
 struct State<D: Device> {
     walk: Walk,
     storage: Storage<D>,
+    watch: Option<Box<Sanitizer<D>>>,
 }
 
 /// One copy, borrowed, with what all copies share.
@@ -68,6 +71,62 @@ impl<'c, D: Device, P: Plan> Cursor<'c, D, P> {
             schedule: P::SCHEDULE,
             lanes: self.lanes,
             walk: &mut self.state.walk,
+        }
+    }
+
+    /// What the sanitizer found, once each.
+    #[inline]
+    fn report(&mut self) -> Result<(), Error> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        self.state.watch.as_deref_mut().map_or(Ok(()), Sanitizer::report)
+    }
+
+    #[inline]
+    fn is_watched(&self) -> bool {
+        self.state.walk.shadow.is_some()
+    }
+
+    /// Does something with the sanitizer and the present layer, where there is a sanitizer.
+    #[cold]
+    fn visit(
+        &mut self,
+        step: usize,
+        act: impl FnOnce(&mut Sanitizer<D>, &P, &Visit<'_, D>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let State { walk, watch, .. } = &mut *self.state;
+        let (Some(watch), Some(clocks)) = (watch, walk.shadow.as_deref()) else { return Ok(()) };
+        let visit = Visit {
+            device: &self.base.device,
+            streams: self.lanes.streams(),
+            step,
+            layer: walk.layer(),
+            rows: walk.rows(),
+            clocks,
+            exists: walk.kind().buffers,
+            runs: walk.kind().steps,
+        };
+        act(watch, &self.base.plan, &visit)
+    }
+
+    /// Ends the pass, if one is open.
+    #[inline]
+    fn finish_pass(&mut self) {
+        let open = self.state.walk.in_pass();
+        self.walker().finish_pass();
+        if open && self.is_watched() {
+            self.look_at_the_rest();
+        }
+    }
+
+    #[cold]
+    fn look_at_the_rest(&mut self) {
+        let State { walk, watch, .. } = &mut *self.state;
+        if let Some(watch) = watch
+            && let Err(error) = watch.pass_ends(&self.base.device, self.lanes.streams())
+        {
+            walk.lose(error);
         }
     }
 }
@@ -105,12 +164,26 @@ impl<D: Device, P: Plan, const N: usize> PoolCore<D, P, N> {
         streams: impl Iterator<Item = Result<Vec<D::Stream>, Error>>,
     ) -> Result<Self, Error> {
         check(P::SCHEDULE, P::BUFFERS)?;
+        let asked = backing == Backing::Arena && sanitize::is_asked_for();
+        let backing = if asked { Backing::Sanitized } else { backing };
         let replicas = streams
             .map(|streams| {
                 let lanes = Lanes::new(device, P::SCHEDULE, streams?)?;
                 let storage = Storage::new(device, &plan, backing)?;
                 storage.adopt(device, lanes.streams());
-                Ok(Replica { lanes, state: State { walk: Walk::new(P::SCHEDULE), storage } })
+                let watch = if backing == Backing::Sanitized {
+                    let (apart, base) = (Apart::of(&plan)?, storage.base());
+                    let watch = Sanitizer::new(device, &plan, &apart, base, lanes.streams())?;
+                    Some(Box::new(watch))
+                } else {
+                    None
+                };
+                let mut walk = Walk::new(P::SCHEDULE);
+                walk.shadow = watch.as_ref().map(|_| {
+                    let (streams, steps) = (P::SCHEDULE.streams.len(), P::SCHEDULE.steps.len());
+                    Box::new(Clocks::new(streams, steps))
+                });
+                Ok(Replica { lanes, state: State { walk, storage, watch } })
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let replicas = replicas
@@ -189,7 +262,13 @@ pub struct PassCore<'u, D: Device, P: Plan> {
 impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
     fn begin(mut cursor: Cursor<'u, D, P>, rows: usize) -> Result<Self, Error> {
         let max = cursor.base.plan.max_rows();
+        cursor.finish_pass();
+        cursor.report()?;
+        let lost = cursor.state.walk.is_lost();
         cursor.walker().begin(rows, max)?;
+        if let Some(watch) = cursor.state.watch.as_deref_mut().filter(|_| lost) {
+            watch.forget();
+        }
         Ok(Self { cursor })
     }
 
@@ -210,9 +289,9 @@ impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
     /// What the device reports of the order of the steps not asked for, and what an earlier `Drop`
     /// could not report.
     pub fn finish(mut self) -> Result<(), Error> {
-        let mut walker = self.cursor.walker();
-        walker.finish_pass();
-        walker.walk.late()
+        self.cursor.finish_pass();
+        self.cursor.state.walk.late()?;
+        self.cursor.report()
     }
 
     /// Opens a layer, after issuing the order of the skipped ones before it.
@@ -224,6 +303,7 @@ impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
     #[inline]
     pub fn layer(&mut self, layer: usize) -> Result<LayerCore<'_, D, P>, Error> {
         let mut cursor = self.cursor.reborrow();
+        cursor.report()?;
         cursor.walker().open_layer(layer)?;
         cursor.state.storage.enter_layer();
         Ok(LayerCore { cursor })
@@ -233,7 +313,7 @@ impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
 impl<D: Device, P: Plan> Drop for PassCore<'_, D, P> {
     #[inline]
     fn drop(&mut self) {
-        self.cursor.walker().finish_pass();
+        self.cursor.finish_pass();
     }
 }
 
@@ -258,6 +338,7 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
     #[inline]
     pub fn step(&mut self, step: usize) -> Result<Option<StepCore<'_, D, P>>, Error> {
         let mut cursor = self.cursor.reborrow();
+        cursor.report()?;
         let Some(ready) = cursor.walker().prepare(step)? else { return Ok(None) };
         let Cursor { base, lanes, state } = &mut cursor;
         if let Some(ranges) = state.storage.per_call() {
@@ -272,6 +353,9 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
             ranges.prepare(&prepare, state.walk.rows())?;
         }
         cursor.walker().enter(&ready)?;
+        if cursor.is_watched() {
+            cursor.visit(ready.step, Sanitizer::entered)?;
+        }
         Ok(Some(StepCore { ready, cursor }))
     }
 
@@ -376,6 +460,12 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
 impl<D: Device, P: Plan> Drop for StepCore<'_, D, P> {
     #[inline]
     fn drop(&mut self) {
+        if self.cursor.is_watched()
+            && let Err(error) =
+                self.cursor.visit(self.ready.step, |watch, _, visit| watch.leaving(visit))
+        {
+            self.cursor.state.walk.lose(error);
+        }
         self.cursor.walker().drop_step(&self.ready);
     }
 }

@@ -14,6 +14,7 @@ use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepRow};
 use crate::device::Device;
 use crate::error::Error;
 use crate::plan::{Place, Plan};
+use crate::sanitize::Apart;
 
 /// How a pool gets its memory, chosen when it is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,12 +25,31 @@ pub enum Backing {
     /// One allocation for each live range, of just the rows of the pass: no pool at all. Slower and
     /// larger; the fallback, and the baseline to compare with.
     PerCall,
+    /// An arena in which no buffers overlay, with guards between them, poison outside live ranges,
+    /// and a check of every access against the schedule: slow, for finding faults. The variable
+    /// `SCRATCHPOOL_SANITIZE=1` turns every `Arena` into this. What is found is
+    /// [`Error::Violation`].
+    Sanitized,
 }
+
+/// The alignment of a sanitized arena's base, at least.
+const PAGE: u64 = 4096;
 
 /// The bytes of one copy.
 pub(crate) enum Storage<D: Device> {
-    Arena { base: *mut u8, memory: D::Memory, bytes: u64 },
+    Arena {
+        base: *mut u8,
+        memory: D::Memory,
+        bytes: u64,
+    },
     PerCall(PerCall<D>),
+    /// Each buffer at an offset of its own.
+    Apart {
+        base: *mut u8,
+        memory: D::Memory,
+        bytes: u64,
+        offsets: Box<[usize]>,
+    },
 }
 
 /// The live ranges of one copy.
@@ -46,6 +66,8 @@ struct Slot<D: Device> {
     address: *mut u8,
     bytes: u64,
     written: u64,
+    /// The streams whose steps touch it.
+    users: Box<[usize]>,
     /// Whether some layer reads the buffer before it writes it. Such a value may be read in a
     /// later pass of more rows, so it is allocated at the maximum.
     carried: bool,
@@ -60,6 +82,11 @@ impl<D: Device> Storage<D> {
                 let memory = device.allocate(bytes, memory.base_align)?;
                 Ok(Self::Arena { base: D::base(&memory), memory, bytes })
             }
+            Backing::Sanitized => {
+                let Apart { offsets, bytes, .. } = Apart::of(plan)?;
+                let memory = device.allocate(bytes, memory.base_align.max(PAGE))?;
+                Ok(Self::Apart { base: D::base(&memory), memory, bytes, offsets })
+            }
             Backing::PerCall => Ok(Self::PerCall(PerCall {
                 slots: (0..P::BUFFERS)
                     .map(|buffer| Slot {
@@ -67,6 +94,7 @@ impl<D: Device> Storage<D> {
                         address: core::ptr::null_mut(),
                         bytes: 0,
                         written: 0,
+                        users: users(P::SCHEDULE, buffer),
                         carried: is_carried(P::SCHEDULE, buffer),
                     })
                     .collect(),
@@ -78,7 +106,7 @@ impl<D: Device> Storage<D> {
 
     /// Tells the device whose the arena is.
     pub(crate) fn adopt(&self, device: &D, streams: &[D::Stream]) {
-        if let Self::Arena { memory, .. } = self {
+        if let Self::Arena { memory, .. } | Self::Apart { memory, .. } = self {
             device.adopt(streams, memory);
         }
     }
@@ -94,8 +122,16 @@ impl<D: Device> Storage<D> {
     #[inline]
     pub(crate) fn per_call(&mut self) -> Option<&mut PerCall<D>> {
         match self {
-            Self::Arena { .. } => None,
+            Self::Arena { .. } | Self::Apart { .. } => None,
             Self::PerCall(ranges) => Some(ranges),
+        }
+    }
+
+    /// The base of an arena.
+    pub(crate) fn base(&self) -> *mut u8 {
+        match self {
+            Self::Arena { base, .. } | Self::Apart { base, .. } => *base,
+            Self::PerCall(_) => core::ptr::null_mut(),
         }
     }
 
@@ -104,6 +140,9 @@ impl<D: Device> Storage<D> {
     pub(crate) fn address(&self, place: Place) -> *mut u8 {
         match self {
             Self::Arena { base, .. } => base.wrapping_add(place.offset),
+            Self::Apart { base, offsets, .. } => {
+                offsets.get(place.buffer).map_or(core::ptr::null_mut(), |at| base.wrapping_add(*at))
+            }
             Self::PerCall(ranges) => {
                 ranges.slots.get(place.buffer).map_or(core::ptr::null_mut(), |slot| slot.address)
             }
@@ -113,7 +152,7 @@ impl<D: Device> Storage<D> {
     /// Bytes allocated now.
     pub(crate) fn held_bytes(&self) -> u64 {
         match self {
-            Self::Arena { bytes, .. } => *bytes,
+            Self::Arena { bytes, .. } | Self::Apart { bytes, .. } => *bytes,
             Self::PerCall(ranges) => ranges.slots.iter().map(|slot| slot.bytes).sum(),
         }
     }
@@ -159,7 +198,8 @@ impl<D: Device> PerCall<D> {
                 slot.address = D::base(&memory);
                 slot.bytes = bytes;
                 if let Some(former) = slot.memory.replace(memory) {
-                    step.device.retire(former, step.streams)?;
+                    let users = slot.users.iter();
+                    step.device.retire(former, users.filter_map(|user| step.streams.get(*user)))?;
                 }
             }
             if writes {
@@ -170,8 +210,18 @@ impl<D: Device> PerCall<D> {
     }
 }
 
+/// The streams whose steps touch the buffer.
+fn users(schedule: &ScheduleTable, buffer: usize) -> Box<[usize]> {
+    let touches = |row: &&StepRow| {
+        row.writes.iter().chain(row.reads).any(|touched| usize::from(*touched) == buffer)
+    };
+    let streams = schedule.steps.iter().filter(touches).map(|row| usize::from(row.stream));
+    let distinct: std::collections::BTreeSet<usize> = streams.collect();
+    distinct.into_iter().collect()
+}
+
 /// Whether some kind of layer reads the buffer before it writes it.
-fn is_carried(schedule: &ScheduleTable, buffer: usize) -> bool {
+pub(crate) fn is_carried(schedule: &ScheduleTable, buffer: usize) -> bool {
     schedule.kinds.iter().any(|kind| {
         let exists = kind.buffers.get(buffer).copied().unwrap_or(false);
         let uses = |list: &[u16]| list.iter().any(|&it| usize::from(it) == buffer);

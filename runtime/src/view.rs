@@ -34,7 +34,7 @@ use crate::error::Error;
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
 /// # fn main() -> Result<(), scratchpool::Error> {
-/// # let mut pool = Relay::allocate(&scratchpool::Host::in_order(), RelayDims { max_rows: 8 })?;
+/// # let mut pool = Relay::allocate(&scratchpool::Host::in_order(), relay::Dims { max_rows: 8 })?;
 /// # let [mut first, _] = pool.split();
 /// # let mut pass = first.begin(6)?;
 /// # let mut layer = pass.layer(0)?;
@@ -60,7 +60,7 @@ pub struct View<'s, T: Element, D: Device, const R: usize> {
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
 /// # fn main() -> Result<(), scratchpool::Error> {
 /// # let host = scratchpool::Host::in_order();
-/// # let mut pool = Relay::allocate(&host, RelayDims { max_rows: 8 })?;
+/// # let mut pool = Relay::allocate(&host, relay::Dims { max_rows: 8 })?;
 /// # let [mut first, _] = pool.split();
 /// # let mut pass = first.begin(6)?;
 /// # let mut layer = pass.layer(0)?;

@@ -19,6 +19,7 @@ use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepInLayer, StepRow
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::sanitize::clock::Clocks;
 
 /// A kind of layer without steps, before the first layer.
 const NO_LAYER: &LayerKind = &LayerKind { steps: &[], buffers: &[] };
@@ -116,6 +117,8 @@ pub(crate) struct Walk {
     late: Option<Error>,
     /// How often each step has run.
     runs: Box<[u64]>,
+    /// Those of a sanitized pool, told of every wait, step and record.
+    pub(crate) shadow: Option<Box<Clocks>>,
 }
 
 impl Walk {
@@ -131,6 +134,7 @@ impl Walk {
             lost: false,
             late: None,
             runs: schedule.steps.iter().map(|_| 0).collect(),
+            shadow: None,
         }
     }
 
@@ -149,6 +153,16 @@ impl Walk {
         self.kind
     }
 
+    /// Whether a pass is open.
+    pub(crate) const fn in_pass(&self) -> bool {
+        self.in_pass
+    }
+
+    /// Whether the order was lost, so that the next `begin` waits for everything.
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
     /// Fails with what an earlier `Drop` could not say.
     #[inline]
     fn check(&mut self) -> Result<(), Error> {
@@ -164,7 +178,7 @@ impl Walk {
     }
 
     /// Keeps a failure that left an event unrecorded or a wait unissued.
-    fn lose(&mut self, error: Error) {
+    pub(crate) fn lose(&mut self, error: Error) {
         self.lost = true;
         self.late.get_or_insert(error);
     }
@@ -181,7 +195,7 @@ pub(crate) struct Walker<'l, 'w, D: Device> {
 /// A step of the open layer, looked up.
 #[derive(Debug)]
 pub(crate) struct Ready<'l, D: Device> {
-    step: usize,
+    pub(crate) step: usize,
     pub(crate) row: &'static StepRow,
     here: &'static StepInLayer,
     pub(crate) stream: &'l D::Stream,
@@ -201,6 +215,9 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             // Once all is done, no wait is needed: count runs anew.
             self.device.synchronize()?;
             self.walk.runs.fill(0);
+            if let Some(clocks) = &mut self.walk.shadow {
+                clocks.forget();
+            }
             self.walk.lost = false;
         }
         self.walk.rows = rows;
@@ -253,6 +270,9 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     #[inline]
     pub(crate) fn enter(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
         self.device.enter_step(ready.stream, ready.row.launch)?;
+        if let Some(clocks) = &mut self.walk.shadow {
+            clocks.enter(usize::from(ready.row.stream), ready.row.launch);
+        }
         self.walk.in_step = true;
         Ok(())
     }
@@ -384,12 +404,15 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             let event = self.lanes.events.get(ready.step).and_then(|events| events.of_run(run));
             let Some(event) = event else { return Err(no_events(ready.step)) };
             self.device.record(ready.stream, event)?;
+            if let Some(clocks) = &mut self.walk.shadow {
+                clocks.record(usize::from(ready.row.stream), event_of(ready.step, ready.row, run));
+            }
         }
         Ok(())
     }
 
     #[inline]
-    fn wait_for(&self, ready: &Ready<'l, D>) -> Result<(), Error> {
+    fn wait_for(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
         for wait in ready.here.waits {
             let step = usize::from(wait.step);
             let runs = self.walk.runs.get(step).copied().unwrap_or(0);
@@ -398,6 +421,11 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             let event = self.lanes.events.get(step).and_then(|events| events.of_run(run));
             let Some(event) = event else { return Err(no_events(step)) };
             self.device.wait(ready.stream, event)?;
+            if let Some(clocks) = &mut self.walk.shadow
+                && let Some(row) = self.schedule.steps.get(step)
+            {
+                clocks.wait(usize::from(ready.row.stream), event_of(step, row, run));
+            }
         }
         Ok(())
     }
@@ -415,6 +443,11 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         };
         Ok(Ready { step, row, here, stream })
     }
+}
+
+/// A number for the event of a run.
+fn event_of(step: usize, row: &StepRow, run: u64) -> usize {
+    2 * step + usize::from(row.events > 1 && run & 1 == 1)
 }
 
 #[cold]

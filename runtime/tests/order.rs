@@ -366,7 +366,7 @@ fn tables_that_contradict_each_other_are_refused_before_anything_is_allocated() 
 fn the_callers_streams_are_used_as_they_come() {
     let recorder = Recorder::default();
     let mut pool =
-        Pool::allocate_on(&recorder, Backing::Arena, ["mine", "side 0", "side 1"]).unwrap();
+        Pool::with_streams(&recorder, Backing::Arena, [["mine", "side 0", "side 1"]]).unwrap();
     assert!(recorder.take().iter().all(|line| !line.starts_with("stream")));
     let mut pass = pool.begin(1).unwrap();
     assert_eq!(*pass.layer(2).unwrap().fork().unwrap().stream(), "mine");

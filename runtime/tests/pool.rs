@@ -13,9 +13,10 @@
 
 mod common;
 
+use common::eager_scratch::layout;
 use common::recorder::Recorder;
 use common::toy::{Toys, X, Y};
-use common::{EagerScratch, Relay, RelayDims};
+use common::{EagerScratch, Relay, relay as relay_pool};
 use scratchpool::generated::PoolCore;
 use scratchpool::{Backing, Device, Error, Host, bf16};
 
@@ -25,7 +26,7 @@ fn the_memory_report_is_known_before_allocation_and_holds_after_it() {
     assert_eq!((report.reserved_bytes(), report.saved_bytes()), (574_619_648, 33_587_200));
     let pool = EagerScratch::allocate(&Host::in_order()).unwrap();
     assert_eq!(pool.held_bytes(), report.reserved_bytes());
-    let report = Relay::memory(RelayDims { max_rows: 1000 }).unwrap();
+    let report = relay_pool::Plan::new(relay_pool::Dims { max_rows: 1000 }).unwrap().memory();
     assert_eq!(
         (report.copies, report.bytes_per_copy, report.saved_bytes()),
         (2, 16_128, 2 * 8_192)
@@ -36,12 +37,12 @@ fn the_memory_report_is_known_before_allocation_and_holds_after_it() {
 fn dims_given_at_start_up_are_checked() {
     let host = Host::in_order();
     assert!(matches!(
-        Relay::allocate(&host, RelayDims { max_rows: 0 }),
+        Relay::allocate(&host, relay_pool::Dims { max_rows: 0 }),
         Err(Error::Size(scratchpool::SizeError::Extent { buffer: "x.x" }))
     ));
     assert!(matches!(
-        Relay::allocate(&host, RelayDims { max_rows: usize::MAX / 8 }),
-        Err(Error::TooLarge { .. })
+        Relay::allocate(&host, relay_pool::Dims { max_rows: usize::MAX / 8 }),
+        Err(Error::Size(scratchpool::SizeError::Bytes { buffer: "x.x" }))
     ));
 }
 
@@ -53,21 +54,27 @@ fn views_stand_at_the_planned_offsets_with_the_planned_types_and_shapes() {
     let mut layer = pass.layer(2).unwrap();
     let mut step = layer.index_q().unwrap().unwrap();
     let out = step.buffers();
-    let base = out.index_values.address();
+    // Where the arena starts follows from one view; the others must agree.
+    let at = |offset: usize| offset as u64;
+    let base = out.index_values.address() - at(layout::INDEX_VALUES_OFFSET);
     assert_eq!(base % 256, 0);
-    assert_eq!(out.index_scales.address(), base + 33_554_432);
-    assert_eq!(out.index_weights.address(), base + 35_651_584);
+    assert_eq!(out.index_scales.address(), base + at(layout::INDEX_SCALES_OFFSET));
+    assert_eq!(out.index_weights.address(), base + at(layout::INDEX_WEIGHTS_OFFSET));
     assert_eq!(out.index_weights.shape(), [3, 64]);
     assert_eq!(out.index_weights.bytes(), 3 * 64 * 4);
     assert_eq!(
         format!("{:?}", out.index_scales),
-        format!("ViewMut(u8 [3, 64, 4] at {:#x})", base + 33_554_432)
+        format!("ViewMut(u8 [3, 64, 4] at {:#x})", base + at(layout::INDEX_SCALES_OFFSET))
     );
     drop(step);
     let mut step = layer.attention().unwrap();
     let read = step.buffers();
-    assert_eq!(read.topk_indices.unwrap().address(), base, "topk overlays the indexer");
-    assert_eq!(read.q.address(), base + 37_748_736);
+    assert_eq!(read.topk_indices.unwrap().address(), base + at(layout::TOPK_INDICES_OFFSET));
+    assert_eq!(read.q.address(), base + at(layout::Q_OFFSET));
+    let indexer =
+        layout::INDEX_VALUES_OFFSET..layout::INDEX_VALUES_OFFSET + layout::INDEX_VALUES_BYTES;
+    let topk_end = layout::TOPK_INDICES_OFFSET + layout::TOPK_INDICES_BYTES;
+    assert!(indexer.contains(&(topk_end - 1)), "topk overlays the indexer");
     drop(step);
     drop(layer);
     let mut layer = pass.layer(3).unwrap();
@@ -184,7 +191,7 @@ fn a_pass_of_the_most_rows_reaches_the_last_byte() {
 /// Runs one layer of a relay pass in each of two micro-batches, steps interleaved, and returns
 /// what each read.
 fn relay(host: &Host, backing: Backing, rows: [usize; 2]) -> Result<[Vec<u64>; 2], Error> {
-    let mut pool = Relay::allocate_with(host, RelayDims { max_rows: 64 }, backing)?;
+    let mut pool = Relay::allocate_with(host, relay_pool::Dims { max_rows: 64 }, backing)?;
     let [mut first, mut second] = pool.split();
     let mut read = [vec![], vec![]];
     for pass in 0..3 {
@@ -233,7 +240,7 @@ fn micro_batches_in_flight_keep_apart_and_both_backings_give_the_same_results() 
 #[test]
 fn micro_batches_have_their_own_bytes_streams_and_progress() {
     let recorder = Recorder::default();
-    let mut pool = Relay::allocate(&recorder, RelayDims { max_rows: 64 }).unwrap();
+    let mut pool = Relay::allocate(&recorder, relay_pool::Dims { max_rows: 64 }).unwrap();
     let made = recorder.take();
     let count = |word| made.iter().filter(|line| line.starts_with(word)).count();
     assert_eq!((count("allocate"), count("stream"), count("event")), (2, 4, 4));
@@ -326,7 +333,7 @@ fn another_number_of_streams_is_refused() {
 fn streams_of_another_device_are_refused() {
     let (host, other) = (Host::in_order(), Host::random(1));
     let streams = ["main", "aux0", "aux1"].map(|name| other.create_stream(name).unwrap());
-    let made = EagerScratch::allocate_on(&host, Backing::Arena, streams);
+    let made = EagerScratch::with_streams(&host, Backing::Arena, [streams]);
     assert!(matches!(made, Err(Error::ForeignDevice { stream: "main" })));
 }
 

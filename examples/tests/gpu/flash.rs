@@ -21,7 +21,7 @@ const STEPS: [&str; 6] =
     ["index_q", "index_topk", "compress", "q_proj", "global_topk", "attention"];
 
 /// Runs passes without waiting between them; returns how many words were wrong.
-fn run<D: Lab>(
+pub(crate) fn run<D: Lab>(
     device: &D,
     backing: Backing,
     max_num_tokens: usize,

@@ -188,7 +188,9 @@ fn a_whole_pass_is_replayed_with_other_inputs_and_rows_under_memory_pressure() {
             pressure(gpu, replay);
         }
         let wrong = gpu.wrong().unwrap();
-        say(&format!("RESULT whole pass, {mode:?}: {REPLAYS} replays, rows {ROWS:?}: {wrong} wrong words"));
+        say(&format!(
+            "RESULT whole pass, {mode:?}: {REPLAYS} replays, rows {ROWS:?}: {wrong} wrong words"
+        ));
         assert_eq!(wrong, 0);
         // The check would notice: replay with a tag that no fill of this replay writes.
         assert!(matches!(
@@ -210,8 +212,7 @@ fn pieces_are_replayed_with_eager_breaks_in_between() {
     let streams = pass.streams().to_vec();
     for index in 0..LAYERS {
         let mut layer = pass.layer(index).unwrap();
-        let capture: Capture =
-            gpu.cuda.capture(&streams, MAX, CaptureMode::ThreadLocal).unwrap();
+        let capture: Capture = gpu.cuda.capture(&streams, MAX, CaptureMode::ThreadLocal).unwrap();
         before_attention(gpu, &control, &mut layer, salt(index)).unwrap();
         pieces.push(capture.end().unwrap());
         // The break runs here as well, so the piece has to: a replay does it.

@@ -10,9 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use scratchpool::cuda::cudarc::driver::{CudaFunction, LaunchConfig};
 use scratchpool::cuda::{Cuda, CudaError, Event, Memory, Stream};
 use scratchpool::tables::{Launch, ScheduleTable};
-use scratchpool::{
-    Device, Element, Error, Host, HostEvent, HostMemory, HostStream, View, ViewMut,
-};
+use scratchpool::{Device, Element, Error, Host, HostEvent, HostMemory, HostStream, View, ViewMut};
 
 /// The kernels, in CUDA C++.
 pub const SOURCE: &str = r#"
@@ -69,7 +67,7 @@ extern "C" __global__ void eight(u32* a, u32* b, u32* c, u32* d, u32* e, u32* f,
 "#;
 
 /// Cycles of a microsecond, about.
-const CYCLES: u64 = 1_700;
+const CYCLES: u64 = 1_980;
 
 /// A device with the kernels.
 pub trait Lab: Device {
@@ -123,9 +121,7 @@ pub trait Lab: Device {
         tag: u32,
     ) -> Result<(), Error> {
         // SAFETY: the view's own words, on its own stream.
-        unsafe {
-            self.check_words(view.stream(), view.as_ptr().cast(), view.bytes() / 4, tag)
-        }
+        unsafe { self.check_words(view.stream(), view.as_ptr().cast(), view.bytes() / 4, tag) }
     }
 }
 
@@ -145,16 +141,40 @@ macro_rules! delegate {
         fn allocate(&self, bytes: u64, align: u64) -> Result<$memory, Error> {
             self.$field.allocate(bytes, align)
         }
-        fn allocate_on(
-            &self,
-            stream: &$stream,
-            bytes: u64,
-            align: u64,
-        ) -> Result<$memory, Error> {
+        fn allocate_on(&self, stream: &$stream, bytes: u64, align: u64) -> Result<$memory, Error> {
             self.$field.allocate_on(stream, bytes, align)
         }
-        fn retire(&self, memory: $memory, streams: &[$stream]) -> Result<(), Error> {
+        fn retire<'s>(
+            &self,
+            memory: $memory,
+            streams: impl Iterator<Item = &'s $stream>,
+        ) -> Result<(), Error>
+        where
+            $stream: 's,
+        {
             self.$field.retire(memory, streams)
+        }
+        fn take_foreign_use(&self, stream: &$stream) -> Option<u64> {
+            self.$field.take_foreign_use(stream)
+        }
+        unsafe fn find_other(
+            &self,
+            stream: &$stream,
+            from: *const u8,
+            bytes: usize,
+            value: u8,
+        ) -> Result<Option<usize>, Error> {
+            // SAFETY: the caller's promise.
+            unsafe { self.$field.find_other(stream, from, bytes, value) }
+        }
+        unsafe fn digest(
+            &self,
+            stream: &$stream,
+            from: *const u8,
+            bytes: usize,
+        ) -> Result<u64, Error> {
+            // SAFETY: the caller's promise.
+            unsafe { self.$field.digest(stream, from, bytes) }
         }
         fn adopt(&self, streams: &[$stream], memory: &$memory) {
             self.$field.adopt(streams, memory);
@@ -533,7 +553,7 @@ pub fn gpu(test: &str) -> Option<Turn> {
 
 /// Says something past the test harness, which keeps what passing tests print.
 pub fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "\n{line}");
 }
 
 /// A number from the environment, for longer runs.

@@ -1,6 +1,8 @@
 //! Views where cudarc takes an argument, launch kinds, micro-batches, and the errors of a device.
 
-use scratchpool::cuda::cudarc::driver::{CudaContext, DevicePtr as _, DeviceSlice as _, PushKernelArg as _};
+use scratchpool::cuda::cudarc::driver::{
+    CudaContext, DevicePtr as _, DeviceSlice as _, PushKernelArg as _,
+};
 use scratchpool::cuda::{Cuda, CudaError, nvrtc};
 use scratchpool::{Backing, Device, Error, Host, bf16, scratch_pool};
 use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
@@ -83,13 +85,12 @@ fn two_devices_of_one_context_and_the_callers_streams_are_told_apart() {
         .map(|name| cuda.stream(context.new_stream().unwrap(), name).unwrap());
     let handles = mine.clone().map(|stream| stream.handle());
     let dims = flash_scratch::Dims { max_num_tokens: 8 };
-    let mut pool =
-        FlashScratch::with_streams(&cuda, dims, Backing::Arena, [mine.to_vec()]).unwrap();
+    let mut pool = FlashScratch::with_streams(&cuda, dims, Backing::Arena, [mine.clone()]).unwrap();
     let mut pass = pool.begin(8).unwrap();
     let mut layer = pass.layer(2).unwrap();
     assert_eq!(layer.fork().unwrap().stream().handle(), handles[0]);
     assert_eq!(layer.index_q().unwrap().unwrap().stream().handle(), handles[1]);
-    let foreign = FlashScratch::with_streams(&turn.gpu, dims, Backing::Arena, [mine.to_vec()]);
+    let foreign = FlashScratch::with_streams(&turn.gpu, dims, Backing::Arena, [mine.clone()]);
     assert!(matches!(foreign, Err(Error::ForeignDevice { stream: "main" })));
 }
 

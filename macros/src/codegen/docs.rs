@@ -1,5 +1,7 @@
 //! Documentation of what is generated: the layout as a table, and where each buffer lies.
 
+use proc_macro2::TokenStream;
+use quote::quote;
 use scratchpool_planner::error::layer_list;
 use scratchpool_planner::layout::Placed;
 use scratchpool_planner::plan::Plan;
@@ -7,15 +9,29 @@ use scratchpool_planner::plan::Plan;
 use super::Context;
 use crate::api::StepApi;
 
+/// Doc comments, spaced as people write them.
+pub(super) fn lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> TokenStream {
+    let lines = lines.into_iter().map(|line| match line.as_ref() {
+        "" => String::new(),
+        line => format!(" {line}"),
+    });
+    quote!(#(#[doc = #lines])*)
+}
+
+/// One doc comment.
+pub(super) fn line(line: impl AsRef<str>) -> TokenStream {
+    lines([line])
+}
+
 /// `u8 [8192, 64, 64]`.
 pub(super) fn tensor(placed: &Placed) -> String {
     format!("`{} {:?}`", placed.dtype.as_str(), placed.shape)
 }
 
 /// The documentation that the struct gets beside its own.
-pub(super) fn pool(context: &Context<'_>) -> Vec<String> {
+pub(super) fn pool(context: &Context<'_>) -> TokenStream {
     let Some(plan) = context.plan else {
-        return vec![String::new(), "This pool was refused.".into()];
+        return self::lines(["", "This pool was refused."]);
     };
     let layout = &plan.layout;
     let mut lines = vec![
@@ -57,25 +73,25 @@ pub(super) fn pool(context: &Context<'_>) -> Vec<String> {
             format!("no arena is smaller than {}", layout.least_bytes)
         }
     ));
-    lines
+    self::lines(lines)
 }
 
 /// The documentation of a view.
-pub(super) fn view(context: &Context<'_>, buffer: usize, write: bool) -> String {
+pub(super) fn view(context: &Context<'_>, buffer: usize, write: bool) -> TokenStream {
     let verb = if write { "Written" } else { "Read" };
     let Some(placed) = context.plan.and_then(|plan| plan.layout.buffers.get(buffer)) else {
-        return format!("{verb} by the step.");
+        return line(format!("{verb} by the step."));
     };
     let place = if context.runtime_sized() {
         "offset and size follow from the dims".to_owned()
     } else {
         format!("{} bytes at offset {}", placed.bytes, placed.offset)
     };
-    format!("{verb} by the step: `{}`, {}, {place}.", placed.name, tensor(placed))
+    line(format!("{verb} by the step: `{}`, {}, {place}.", placed.name, tensor(placed)))
 }
 
 /// The documentation of a step's method.
-pub(super) fn step(plan: Option<&Plan>, step: &StepApi) -> Vec<String> {
+pub(super) fn step(plan: Option<&Plan>, step: &StepApi) -> TokenStream {
     let mut lines = vec![format!("Enters step `{}`, after the order of all before it.", step.name)];
     let found = plan.and_then(|plan| {
         let resolved = plan.structure.steps.iter().find(|each| each.name == step.name)?;
@@ -102,5 +118,5 @@ pub(super) fn step(plan: Option<&Plan>, step: &StepApi) -> Vec<String> {
     lines.push("# Errors".into());
     lines.push(String::new());
     lines.push("A step that was issued before, or what the device reports.".into());
-    lines
+    self::lines(lines)
 }

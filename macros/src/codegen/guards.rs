@@ -7,7 +7,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{Context, docs, index, pool, sizes};
-use crate::api::{StepApi, upper_case};
+use crate::api::StepApi;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
@@ -121,7 +121,7 @@ fn method(context: &Context<'_>, position: usize, step: &StepApi) -> TokenStream
         )
     };
     quote! {
-        #(#[doc = #lines])*
+        #lines
         #[inline]
         #public fn #method(&mut self) -> ::core::result::Result<#result, #krate::Error> {
             #body
@@ -132,16 +132,18 @@ fn method(context: &Context<'_>, position: usize, step: &StepApi) -> TokenStream
 fn guard(context: &Context<'_>, step: &StepApi) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
     let StepApi { name, guard, .. } = step;
-    let doc =
-        format!("Step `{name}`, entered. Dropping it records its event, if a step waits for it.");
-    let (views, method) = if step.fields.is_empty() {
+    let doc = docs::line(format!(
+        "Step `{name}`, entered. Dropping it records its event, if a step waits for it."
+    ));
+    // After an error what a step touches may be unread.
+    let (views, method) = if step.fields.is_empty() && context.plan.is_some() {
         (TokenStream::new(), TokenStream::new())
     } else {
         views(context, step)
     };
     let debug = debug_core(context, guard);
     quote! {
-        #[doc = #doc]
+        #doc
         #public struct #guard<'s, D: #krate::Device> {
             core: #krate::generated::StepCore<'s, D, Plan>,
         }
@@ -176,7 +178,9 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
         let field = declared(view.field)?;
         let buffer = context.api.buffers.get(view.field).copied()?;
         let (ident, visibility) = (&field.name, &field_visibility(context));
-        let attributes = field.attributes.iter().filter(|each| each.path().is_ident("doc"));
+        let documented = |each: &&syn::Attribute| each.path().is_ident("doc");
+        let attributes: Vec<_> = field.attributes.iter().filter(documented).collect();
+        let gap = (!attributes.is_empty()).then(|| docs::line(""));
         let doc = docs::view(context, buffer, view.write);
         let (element, rank) = (context.element(field.dtype), index(field.rank));
         let kind = if view.write { quote!(ViewMut) } else { quote!(View) };
@@ -191,8 +195,8 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
         }
         Some(quote! {
             #(#attributes)*
-            ///
-            #[doc = #doc]
+            #gap
+            #doc
             #absent
             #visibility #ident: #ty,
         })
@@ -229,12 +233,16 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
         Some(quote!(debug.field(#word, &self.#ident);))
     });
     let word = views.to_string();
-    let doc = format!("What step `{name}` may touch.");
+    let doc = docs::line(format!("What step `{name}` may touch."));
     let plan = context.runtime_sized().then(|| quote!(let plan = self.core.plan();));
+    let nothing = step.fields.is_empty();
+    let marker = nothing.then(|| quote!(nothing: ::core::marker::PhantomData<&'v D>,));
+    let marker_value = nothing.then(|| quote!(nothing: ::core::marker::PhantomData,));
     let definition = quote! {
-        #[doc = #doc]
+        #doc
         #public struct #views<'v, D: #krate::Device> {
             #(#fields)*
+            #marker
         }
 
         impl<D: #krate::Device> ::core::fmt::Debug for #views<'_, D> {
@@ -245,14 +253,16 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
             }
         }
     };
+    let buffers = step.fields.iter().filter_map(|view| context.api.buffers.get(view.field));
+    let rows = buffers.copied().any(|buffer| sizes::follows_rows(context, buffer));
+    let rows = rows.then(|| quote!(let rows = self.core.rows();));
     let method = quote! {
         /// The views of what the step writes and reads.
         #[inline]
         #public fn buffers(&mut self) -> #views<'_, D> {
-            let rows = self.core.rows();
-            let _ = rows;
+            #rows
             #plan
-            #views { #(#values)* }
+            #views { #(#values)* #marker_value }
         }
     };
     (definition, method)
@@ -271,7 +281,7 @@ fn place(context: &Context<'_>, field: &Ident, buffer: usize) -> TokenStream {
     } else if context.runtime_sized() {
         quote!(plan.offsets[#buffer_index])
     } else {
-        let offset = format_ident!("{}_OFFSET", upper_case(field));
+        let offset = format_ident!("{}_OFFSET", context.constant(field));
         quote!(layout::#offset)
     };
     quote!(#krate::generated::Place::new(#buffer_index, #offset))

@@ -7,7 +7,6 @@ use scratchpool_planner::layout::{Layout, Placed};
 use scratchpool_planner::plan::Plan;
 
 use super::{Context, docs, number};
-use crate::api::upper_case;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     if context.runtime_sized() {
@@ -36,8 +35,8 @@ fn fields<'f>(
     })
 }
 
-fn names(field: &Ident) -> (Ident, Ident) {
-    let upper = upper_case(field);
+fn names(context: &Context<'_>, field: &Ident) -> (Ident, Ident) {
+    let upper = context.constant(field);
     (format_ident!("{upper}_OFFSET"), format_ident!("{upper}_BYTES"))
 }
 
@@ -48,31 +47,42 @@ fn numbers(context: &Context<'_>) -> TokenStream {
     let (sum, bound) = (number(layout.sum_bytes), number(layout.lower_bound_bytes));
     let base = number(layout.base_align);
     let consts = fields(context, plan).map(|(field, _, placed)| {
-        let (offset_name, bytes_name) = names(field);
+        let (offset_name, bytes_name) = names(context, field);
         let (offset, bytes) = (number(placed.offset), number(placed.bytes));
-        let offset_doc = format!("Where `{}` starts.", placed.name);
-        let bytes_doc = format!("Bytes reserved for `{}`: {}.", placed.name, docs::tensor(placed));
+        let offset_doc = docs::line(format!("Where `{}` starts.", placed.name));
+        let bytes_doc =
+            docs::line(format!("Bytes reserved for `{}`: {}.", placed.name, docs::tensor(placed)));
         quote! {
-            #[doc = #offset_doc]
+            #offset_doc
             pub const #offset_name: ::core::primitive::usize = #offset;
-            #[doc = #bytes_doc]
+            #bytes_doc
             pub const #bytes_name: ::core::primitive::usize = #bytes;
         }
     });
     let checks = fields(context, plan).map(|(field, _, placed)| {
-        let (offset, bytes) = names(field);
+        let (offset, bytes) = names(context, field);
         let align = number(placed.align);
         let aligned = format!("`{}` is aligned", placed.name);
         let inside = format!("`{}` is inside the arena", placed.name);
+        // A pool may be packed tighter than its elements; then an offset can split one.
+        let element = placed.dtype.bytes();
+        let whole = (placed.align < element).then(|| {
+            let (size, text) = (
+                number(element),
+                format!("`{}` lies where its elements are aligned: raise `align`", placed.name),
+            );
+            quote!(::core::assert!(#offset % #size == 0, #text);)
+        });
         quote! {
             ::core::assert!(#offset % #align == 0, #aligned);
+            #whole
             ::core::assert!(#offset + #bytes <= TOTAL_BYTES, #inside);
         }
     });
     let of_buffer = |buffer: usize| fields(context, plan).find(|(_, each, _)| *each == buffer);
     let apart = plan.interference.iter().filter_map(|(a, b)| {
         let ((a, _, placed_a), (b, _, placed_b)) = (of_buffer(*a)?, of_buffer(*b)?);
-        let ((a_offset, a_bytes), (b_offset, b_bytes)) = (names(a), names(b));
+        let ((a_offset, a_bytes), (b_offset, b_bytes)) = (names(context, a), names(context, b));
         let text = format!("`{}` and `{}` are live together", placed_a.name, placed_b.name);
         Some(quote! {
             ::core::assert!(
@@ -83,7 +93,7 @@ fn numbers(context: &Context<'_>) -> TokenStream {
     });
     // The highest end, as the compiler finds it.
     let ends = fields(context, plan).map(|(field, ..)| {
-        let (offset, bytes) = names(field);
+        let (offset, bytes) = names(context, field);
         quote! {
             if #offset + #bytes > end {
                 end = #offset + #bytes;
@@ -140,7 +150,7 @@ fn table(context: &Context<'_>) -> TokenStream {
             .find(|(_, buffer)| **buffer == position);
         let (offset, bytes) = match field {
             Some((field, _)) => {
-                let (offset, bytes) = names(&field.name);
+                let (offset, bytes) = names(context, &field.name);
                 (
                     quote!(layout::#offset as ::core::primitive::u64),
                     quote!(layout::#bytes as ::core::primitive::u64),
@@ -152,7 +162,7 @@ fn table(context: &Context<'_>) -> TokenStream {
                 (quote!(#offset), quote!(#bytes))
             }
         };
-        row(krate, placed, &offset, &bytes)
+        row(placed, &offset, &bytes)
     });
     let (total, sum) = (number(layout.total_bytes), number(layout.sum_bytes));
     let (bound, optimal) = (number(layout.lower_bound_bytes), layout.optimal);
@@ -160,37 +170,35 @@ fn table(context: &Context<'_>) -> TokenStream {
     let (pool, fingerprint) = (&layout.pool, &layout.fingerprint);
     quote! {
         /// The layout as a table.
-        #public const LAYOUT: #krate::tables::LayoutTable = #krate::tables::LayoutTable {
-            pool: #pool,
-            align: #align,
-            base_align: #base,
-            total_bytes: #total,
-            sum_bytes: #sum,
-            lower_bound_bytes: #bound,
-            optimal: #optimal,
-            fingerprint: #fingerprint,
-            buffers: &[#(#rows),*],
+        #public const LAYOUT: #krate::tables::LayoutTable = {
+            use #krate::tables::{BufferRow, DType, LayoutTable};
+            LayoutTable {
+                pool: #pool,
+                align: #align,
+                base_align: #base,
+                total_bytes: #total,
+                sum_bytes: #sum,
+                lower_bound_bytes: #bound,
+                optimal: #optimal,
+                fingerprint: #fingerprint,
+                buffers: &[#(#rows),*],
+            }
         };
     }
 }
 
-fn row(
-    krate: &TokenStream,
-    placed: &Placed,
-    offset: &TokenStream,
-    bytes: &TokenStream,
-) -> TokenStream {
+fn row(placed: &Placed, offset: &TokenStream, bytes: &TokenStream) -> TokenStream {
     let Placed { name, tensor_bytes, dtype, shape, align, .. } = placed;
     let dtype = format_ident!("{}", format!("{dtype:?}"));
     let (tensor_bytes, align) = (number(*tensor_bytes), number(*align));
     let shape = shape.iter().map(|extent| number(*extent));
     quote! {
-        #krate::tables::BufferRow {
+        BufferRow {
             name: #name,
             offset: #offset,
             bytes: #bytes,
             tensor_bytes: #tensor_bytes,
-            dtype: #krate::tables::DType::#dtype,
+            dtype: DType::#dtype,
             shape: &[#(#shape),*],
             align: #align,
         }

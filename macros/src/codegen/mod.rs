@@ -8,6 +8,7 @@
 //! pub mod name
 //!   pub mod layout                  numbers and const assertions            layout.rs
 //!   pub const LAYOUT, SCHEDULE      the same as tables                      layout.rs, schedule.rs
+//!   const _                         the order derived again, by rustc       check.rs
 //!   pub struct Dims                 sizes given at start-up, if any         sizes.rs
 //!   pub struct Plan                 ties the tables to the runtime          sizes.rs
 //!   pub struct Pass, Layer, …Step   guards                                  guards.rs
@@ -15,12 +16,15 @@
 //!
 //! All paths are absolute, and names of the prelude are never relied on.
 
+mod check;
 mod docs;
 mod guards;
 mod layout;
 mod pool;
 mod schedule;
 mod sizes;
+
+use std::path::Path;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
@@ -37,6 +41,8 @@ pub(crate) struct Context<'c> {
     api: &'c Api,
     /// `None` after an error.
     plan: Option<&'c Plan>,
+    /// Whether there was no error at all.
+    proved: bool,
     /// Path of the runtime crate.
     krate: &'c TokenStream,
     /// The generated module.
@@ -46,13 +52,24 @@ pub(crate) struct Context<'c> {
 }
 
 /// All code for a declaration.
-pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) -> TokenStream {
-    let module = api::snake_case(&unraw(&declaration.name));
+pub(crate) fn emit(
+    declaration: &Declaration,
+    api: &Api,
+    plan: Option<&Plan>,
+    proved: bool,
+) -> TokenStream {
+    let word = unraw(&declaration.name);
+    let mut module = api::snake_case(&word);
+    if module == word {
+        // A module and a struct share one namespace.
+        module.push('_');
+    }
     let copies = declaration.spec.ubatches.map_or(1, |copies| copies.value);
     let context = Context {
         declaration,
         api,
         plan,
+        proved,
         krate: &declaration.krate,
         module: api::identifier(&module, declaration.name.span()),
         copies: usize::try_from(copies).unwrap_or(1).clamp(1, 64),
@@ -60,28 +77,34 @@ pub(crate) fn emit(declaration: &Declaration, api: &Api, plan: Option<&Plan>) ->
     let pool = pool::emit(&context);
     let layout = layout::emit(&context);
     let schedule = schedule::emit(&context);
+    let check = check::emit(&context);
     let sizes = sizes::emit(&context);
     let guards = guards::emit(&context);
     let name = &declaration.name;
     let module = &context.module;
     let visibility = &declaration.visibility;
-    let module_doc = format!("Layout, schedule and guards of [`{name}`].");
+    let module_doc = docs::line(format!("Layout, schedule and guards of [`{name}`]."));
     // The compiler rebuilds the crate when a file that it includes changes.
     let rebuild = declaration.config.as_ref().map(|path| {
-        let path = format!("/{path}");
+        let path = if Path::new(path).is_absolute() {
+            quote!(#path)
+        } else {
+            let path = format!("/{path}");
+            quote!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #path))
+        };
         quote! {
-            const _: &[::core::primitive::u8] =
-                ::core::include_bytes!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), #path));
+            const _: &[::core::primitive::u8] = ::core::include_bytes!(#path);
         }
     });
     quote! {
         #pool
 
-        #[doc = #module_doc]
+        #module_doc
         #[allow(dead_code, unused_imports, clippy::all, clippy::pedantic)]
         #visibility mod #module {
             #layout
             #schedule
+            #check
             #sizes
             #guards
             #rebuild
@@ -129,6 +152,23 @@ impl Context<'_> {
             }
             _ => quote!(::core::primitive::#word),
         }
+    }
+
+    /// What the constants of a field's buffer begin with: `INDEX_VALUES`, with underscores after it
+    /// where that is the arena's or another field's.
+    fn constant(&self, field: &Ident) -> String {
+        let mut taken: Vec<String> = ["TOTAL", "SUM", "LOWER_BOUND"].map(str::to_owned).to_vec();
+        for each in &self.declaration.fields {
+            let mut word = api::upper_case(&each.name);
+            while taken.contains(&word) {
+                word.push('_');
+            }
+            if each.name == *field {
+                return word;
+            }
+            taken.push(word);
+        }
+        api::upper_case(field)
     }
 
     /// Whether some size is known only when the pool is allocated.

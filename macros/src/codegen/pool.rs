@@ -1,7 +1,10 @@
 //! The struct itself, with its device parameter.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::TokenStream;
 use quote::quote;
+use scratchpool_planner::spec::{DEFAULT_STREAM, Step};
 use syn::Attribute;
 
 use super::{Context, docs, index};
@@ -14,7 +17,7 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let summary = if attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
         TokenStream::new()
     } else {
-        quote!(#[doc = "A scratch pool."])
+        docs::line("A scratch pool.")
     };
     let lines = docs::pool(context);
     let copies = index(context.copies);
@@ -23,9 +26,13 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let plan = if runtime { quote!(#module::Plan::new(dims)?) } else { quote!(#module::Plan) };
     let pass_on = runtime.then(|| quote!(, dims));
     let streams_doc = match context.plan {
-        Some(plan) => format!("The streams, in order: `{}`.", plan.structure.streams.join("`, `")),
-        None => String::new(),
+        Some(plan) if !plan.structure.streams.is_empty() => docs::lines([
+            "",
+            &format!("The streams, in order: `{}`.", plan.structure.streams.join("`, `")),
+        ]),
+        _ => TokenStream::new(),
     };
+    let streams = index(streams(context));
     let begin = if context.copies > 1 {
         quote! {
             /// The copies, one for each micro-batch in flight. Each begins passes of its own.
@@ -36,13 +43,34 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     } else {
         begin(context, visibility)
     };
+    // On the default device, so that `Name::LAYOUT` says it all.
+    let of_layout = (!runtime).then(|| {
+        quote! {
+            /// The layout as a table.
+            #visibility const LAYOUT: &'static #krate::tables::LayoutTable = &#module::LAYOUT;
+            /// What a pool reserves, known before it is allocated.
+            #visibility const MEMORY: #krate::MemoryReport =
+                #krate::MemoryReport::of(&#module::LAYOUT, #copies);
+        }
+    });
+    let constants = quote! {
+        #[allow(dead_code)]
+        impl #name {
+            #of_layout
+            /// The order that the proof relies on, and that the runtime issues.
+            #visibility const SCHEDULE: &'static #krate::tables::ScheduleTable =
+                &#module::SCHEDULE;
+        }
+    };
     quote! {
         #(#attributes)*
         #summary
-        #(#[doc = #lines])*
-        #visibility struct #name<D: #krate::Device> {
+        #lines
+        #visibility struct #name<D: #krate::Device = #krate::Host> {
             core: #krate::generated::PoolCore<D, #module::Plan, #copies>,
         }
+
+        #constants
 
         #[allow(dead_code)]
         impl<D: #krate::Device> #name<D> {
@@ -71,18 +99,20 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
                 ::core::result::Result::Ok(Self { core })
             }
 
-            /// As `allocate_with`, on streams of the caller's: one list for each copy.
-            ///
-            #[doc = #streams_doc]
+            /// As `allocate_with`, on streams of the caller's, for each copy.
+            #streams_doc
             ///
             /// # Errors
             ///
-            /// As `allocate`, and a number of streams that is not the schedule's.
+            /// As `allocate`, and a stream of another device.
             #visibility fn with_streams(
                 device: &D #dims_argument,
                 backing: #krate::Backing,
-                streams: [::std::vec::Vec<D::Stream>; #copies],
+                streams: [[D::Stream; #streams]; #copies],
             ) -> ::core::result::Result<Self, #krate::Error> {
+                let streams = streams.map(|streams| ::core::iter::Iterator::collect(
+                    ::core::iter::IntoIterator::into_iter(streams),
+                ));
                 let core =
                     #krate::generated::PoolCore::with_streams(device, #plan, backing, streams)?;
                 ::core::result::Result::Ok(Self { core })
@@ -114,6 +144,13 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     }
 }
 
+/// How many streams the steps use.
+fn streams(context: &Context<'_>) -> usize {
+    let steps = &context.declaration.spec.steps;
+    let name = |step: &Step| step.stream.as_ref().map_or(DEFAULT_STREAM, |s| &s.value).to_owned();
+    steps.iter().map(name).collect::<BTreeSet<_>>().len()
+}
+
 /// The method `begin`, of the pool or of one micro-batch.
 pub(super) fn begin(context: &Context<'_>, visibility: impl quote::ToTokens) -> TokenStream {
     let (krate, module) = (context.krate, &context.module);
@@ -126,8 +163,9 @@ pub(super) fn begin(context: &Context<'_>, visibility: impl quote::ToTokens) -> 
     } else {
         (TokenStream::new(), quote!(1), "Begins a pass.")
     };
+    let doc = docs::line(doc);
     quote! {
-        #[doc = #doc]
+        #doc
         ///
         /// # Errors
         ///

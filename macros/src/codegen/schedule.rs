@@ -11,23 +11,28 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let krate = context.krate;
     let public = context.public();
     let (streams, steps, layers, kinds) = match context.plan {
-        Some(plan) => tables(krate, plan),
+        Some(plan) => tables(plan),
         None => Default::default(),
     };
     quote! {
         /// The order that the proof relies on, and that the runtime issues.
-        #public const SCHEDULE: #krate::tables::ScheduleTable = #krate::tables::ScheduleTable {
-            streams: &[#(#streams),*],
-            steps: &[#(#steps),*],
-            layers: &[#(#layers),*],
-            kinds: &[#(#kinds),*],
+        #public const SCHEDULE: #krate::tables::ScheduleTable = {
+            use #krate::tables::{
+                LayerKind, Launch, ScheduleTable, StepInLayer, StepRow, WaitRow
+            };
+            ScheduleTable {
+                streams: &[#(#streams),*],
+                steps: &[#(#steps),*],
+                layers: &[#(#layers),*],
+                kinds: &[#(#kinds),*],
+            }
         };
     }
 }
 
 type Tables = (Vec<String>, Vec<TokenStream>, Vec<Literal>, Vec<TokenStream>);
 
-fn tables(krate: &TokenStream, plan: &Plan) -> Tables {
+fn tables(plan: &Plan) -> Tables {
     let structure = &plan.structure;
     let issue = plan.explain().issue_plan();
     // Layers that do the same share one kind.
@@ -57,10 +62,10 @@ fn tables(krate: &TokenStream, plan: &Plan) -> Tables {
         };
         let (writes, reads) = (touched(true), touched(false));
         quote! {
-            #krate::tables::StepRow {
+            StepRow {
                 name: #name,
                 stream: #stream,
-                launch: #krate::tables::Launch::#launch,
+                launch: Launch::#launch,
                 events: #events,
                 writes: &[#(#writes),*],
                 reads: &[#(#reads),*],
@@ -72,14 +77,14 @@ fn tables(krate: &TokenStream, plan: &Plan) -> Tables {
             let StepPlan { runs, records, waits } = step;
             let waits = waits.iter().map(|(source, back)| {
                 let (source, back) = (index(*source), Literal::u8_unsuffixed(*back));
-                quote!(#krate::tables::WaitRow { step: #source, back: #back })
+                quote!(WaitRow { step: #source, back: #back })
             });
             quote! {
-                #krate::tables::StepInLayer { runs: #runs, records: #records, waits: &[#(#waits),*] }
+                StepInLayer { runs: #runs, records: #records, waits: &[#(#waits),*] }
             }
         });
         quote! {
-            #krate::tables::LayerKind { steps: &[#(#steps),*], buffers: &[#(#buffers),*] }
+            LayerKind { steps: &[#(#steps),*], buffers: &[#(#buffers),*] }
         }
     });
     (structure.streams.clone(), steps.collect(), layers, kinds.collect())

@@ -4,13 +4,15 @@
 //! holds offsets and extents, computed once from the dims by the order of the packing: for any dims,
 //! buffers that interfere stay apart.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use scratchpool_planner::expr::{Binary, Expr, Function, Kind, Unary};
 use scratchpool_planner::plan::Plan;
 use scratchpool_planner::sizes::Size;
 
-use super::{Context, index, number};
+use super::{Context, docs, index, number};
 use crate::api::identifier;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
@@ -57,6 +59,13 @@ fn mentions(expr: &Expr, name: &str) -> bool {
     found
 }
 
+/// Whether the shape of a buffer is computed from the rows of a pass.
+pub(super) fn follows_rows(context: &Context<'_>, buffer: usize) -> bool {
+    let size = context.plan.and_then(|plan| plan.sizes.buffers.get(buffer));
+    let leading = size.and_then(|size| size.extents.first());
+    leading.is_some_and(|extent| mentions(extent, rows_name(context)))
+}
+
 /// The extents, as buffer and axis, that are computed once at start-up.
 fn runtime_extents<'c>(context: &'c Context<'_>) -> impl Iterator<Item = (usize, usize)> + 'c {
     let buffers = context.plan.into_iter().flat_map(|plan| plan.sizes.buffers.iter().enumerate());
@@ -75,7 +84,10 @@ fn runtime_extents<'c>(context: &'c Context<'_>) -> impl Iterator<Item = (usize,
 /// A leading extent as plain arithmetic. It has a form that does not grow as rows shrink, and was
 /// checked at the maximum, so no step of it overflows for fewer rows.
 fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
-    let part = |expr: &Expr| arithmetic(expr, rows, plan);
+    let part = |expr: &Expr| {
+        let tokens = arithmetic(expr, rows, plan);
+        if matches!(expr.kind, Kind::Binary(..)) { quote!((#tokens)) } else { tokens }
+    };
     match &expr.kind {
         Kind::Int(value) => {
             let value = number(u64::try_from(*value).unwrap_or(0));
@@ -88,10 +100,11 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
         }
         Kind::Binary(op, left, right) => {
             let (left, right) = (part(left), part(right));
-            if *op == Binary::Mul { quote!((#left * #right)) } else { quote!((#left + #right)) }
+            if *op == Binary::Mul { quote!(#left * #right) } else { quote!(#left + #right) }
         }
         Kind::Call(function, arguments) => {
-            let arguments: Vec<TokenStream> = arguments.iter().map(part).collect();
+            let arguments: Vec<TokenStream> =
+                arguments.iter().map(|each| arithmetic(each, rows, plan)).collect();
             let fold = |path: TokenStream| {
                 arguments.iter().cloned().reduce(|a, b| quote!(#path(#a, #b))).unwrap_or_default()
             };
@@ -113,17 +126,30 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
 }
 
 /// An expression as calls that carry overflow, remainders and zero divisors along as `None`.
-fn checked(expr: &Expr, krate: &TokenStream) -> TokenStream {
-    let size = quote!(#krate::generated::size);
-    let part = |expr: &Expr| checked(expr, krate);
+fn checked(context: &Context<'_>, expr: &Expr) -> TokenStream {
+    let size = quote!(size);
+    let part = |expr: &Expr| checked(context, expr);
     match &expr.kind {
         Kind::Int(value) => {
             let value = proc_macro2::Literal::i64_unsuffixed(*value);
             quote!(#size::int(#value))
         }
         Kind::Name(name) => {
-            let name = identifier(name, Span::call_site());
-            quote!(#size::dim(dims.#name))
+            let rows = context.plan.and_then(|plan| plan.sizes.rows.as_ref());
+            let runtime = context.plan.map_or(&[][..], |plan| &plan.sizes.runtime);
+            match rows {
+                // The maximum of rows that are no dim of the caller's.
+                Some((rows, value))
+                    if rows == name && runtime.iter().all(|(dim, _)| dim != name) =>
+                {
+                    let value = number(*value);
+                    quote!(#size::dim(#value))
+                }
+                _ => {
+                    let name = identifier(name, Span::call_site());
+                    quote!(#size::dim(dims.#name))
+                }
+            }
         }
         Kind::Unary(op, operand) => {
             let (name, operand) = (if *op == Unary::Neg { "neg" } else { "not" }, part(operand));
@@ -141,6 +167,13 @@ fn checked(expr: &Expr, krate: &TokenStream) -> TokenStream {
             parts.reduce(|a, b| quote!(#size::#name(#a, #b))).unwrap_or_default()
         }
     }
+}
+
+/// The name of an argument that holds the rows.
+fn rows_argument(context: &Context<'_>) -> Ident {
+    let mut buffers = 0..context.plan.map_or(0, |plan| plan.sizes.buffers.len());
+    let used = buffers.any(|buffer| follows_rows(context, buffer));
+    Ident::new(if used { "rows" } else { "_rows" }, Span::call_site())
 }
 
 fn tensor_bytes(context: &Context<'_>) -> TokenStream {
@@ -164,6 +197,32 @@ fn tensor_bytes(context: &Context<'_>) -> TokenStream {
     }
 }
 
+/// What the plan says of each buffer: its name, and its offset by the expression given.
+fn describe(context: &Context<'_>, offset: &dyn Fn(usize) -> TokenStream) -> TokenStream {
+    let krate = context.krate;
+    let buffers = context.plan.into_iter().flat_map(|plan| plan.layout.buffers.iter().enumerate());
+    let arms = buffers.map(|(buffer, placed)| {
+        let (position, name, offset) = (index(buffer), &placed.name, offset(buffer));
+        quote! {
+            #position => ::core::option::Option::Some(#krate::generated::Described {
+                name: #name,
+                offset: #offset,
+            }),
+        }
+    });
+    quote! {
+        fn describe(
+            &self,
+            buffer: ::core::primitive::usize,
+        ) -> ::core::option::Option<#krate::generated::Described> {
+            match buffer {
+                #(#arms)*
+                _ => ::core::option::Option::None,
+            }
+        }
+    }
+}
+
 fn constant(context: &Context<'_>) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
     let copies = index(context.copies);
@@ -172,6 +231,7 @@ fn constant(context: &Context<'_>) -> TokenStream {
         context.plan.map_or(0, |plan| plan.sizes.rows.as_ref().map_or(1, |(_, value)| *value));
     let max_rows = number(max_rows);
     let tensor_bytes = tensor_bytes(context);
+    let rows = rows_argument(context);
     quote! {
         /// The plan of the pool: all of it is constant.
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
@@ -194,9 +254,8 @@ fn constant(context: &Context<'_>) -> TokenStream {
             fn tensor_bytes(
                 &self,
                 buffer: ::core::primitive::usize,
-                rows: ::core::primitive::usize,
+                #rows: ::core::primitive::usize,
             ) -> ::core::primitive::u64 {
-                let _ = rows;
                 #tensor_bytes
             }
         }
@@ -212,9 +271,14 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         .dims
         .iter()
         .filter(|dim| matches!(dim.value, scratchpool_planner::spec::DimValue::Runtime { .. }));
-    let dims: Vec<Ident> = runtime
+    let mut dims: Vec<Ident> = runtime
         .map(|dim| identifier(&dim.name.value, context.declaration.places.find(dim.name.span).0))
         .collect();
+    // After an error there may be two of one name.
+    let mut seen = BTreeSet::new();
+    dims.retain(|dim| seen.insert(dim.to_string()));
+    let dims_docs =
+        dims.iter().map(|dim| docs::line(format!("The dim `{}`.", crate::parse::unraw(dim))));
     let pool = &context.declaration.spec.name.value;
     let (extents, buffers) = (
         index(runtime_extents(context).count()),
@@ -223,7 +287,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
     let layout = context.plan.map(|plan| layout_of(context, plan)).unwrap_or_else(|| {
         quote! {
             let _ = dims;
-            let (extents, laid) = ([], #krate::generated::size::Laid { offsets: [], total_bytes: 0, sum_bytes: 0 });
+            let (extents, laid) = ([], size::Laid { offsets: [], total_bytes: 0, sum_bytes: 0 });
         }
     });
     let rows = context.declaration.spec.rows.as_ref().map(|rows| rows.value.clone());
@@ -240,6 +304,11 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         None => quote!(1),
     };
     let tensor_bytes = tensor_bytes(context);
+    let rows = rows_argument(context);
+    let describe = describe(context, &|buffer| {
+        let buffer = index(buffer);
+        quote!(self.offsets[#buffer])
+    });
     let base_align = number(context.plan.map_or(1, |plan| plan.layout.base_align));
     let copies = index(context.copies);
     quote! {
@@ -250,7 +319,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         )]
         #public struct Dims {
             #(
-                #[doc = concat!("The dim `", stringify!(#dims), "`.")]
+                #dims_docs
                 pub #dims: #usize,
             )*
         }
@@ -275,6 +344,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             pub const fn new(
                 dims: Dims,
             ) -> ::core::result::Result<Self, #krate::generated::size::SizeError> {
+                use #krate::generated::size;
                 #layout
                 ::core::result::Result::Ok(Self {
                     dims,
@@ -288,6 +358,17 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             /// The dims.
             pub const fn dims(&self) -> Dims {
                 self.dims
+            }
+
+            /// What a pool of these dims reserves, known before it is allocated.
+            pub const fn memory(&self) -> #krate::MemoryReport {
+                #krate::MemoryReport {
+                    pool: #pool,
+                    copies: #copies,
+                    bytes_per_copy: self.total_bytes,
+                    base_align: #base_align,
+                    sum_bytes: self.sum_bytes,
+                }
             }
 
             /// Size of the arena in bytes.
@@ -312,38 +393,32 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             }
 
             fn memory(&self) -> #krate::MemoryReport {
-                #krate::MemoryReport {
-                    pool: #pool,
-                    copies: #copies,
-                    bytes_per_copy: self.total_bytes,
-                    base_align: #base_align,
-                    sum_bytes: self.sum_bytes,
-                }
+                Plan::memory(self)
             }
 
-            fn tensor_bytes(&self, buffer: #usize, rows: #usize) -> ::core::primitive::u64 {
-                let _ = rows;
+            fn tensor_bytes(&self, buffer: #usize, #rows: #usize) -> ::core::primitive::u64 {
                 #tensor_bytes
             }
+
+            #describe
         }
     }
 }
 
 /// Statements that define `extents` and `laid` from `dims`.
 fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
-    let krate = context.krate;
-    let size = quote!(#krate::generated::size);
+    let size = quote!(size);
     let all = plan.sizes.buffers.iter().zip(&plan.layout.buffers);
     let needs = all.clone().map(|(each, placed)| {
         let Size { extents, dtype, .. } = each;
-        let extents = extents.iter().map(|extent| checked(extent, krate));
+        let extents = extents.iter().map(|extent| checked(context, extent));
         let (bytes, name, accessed) = (number(dtype.bytes()), &placed.name, placed.accessed);
         quote!(#size::need(#name, &[#(#extents),*], #bytes, #accessed))
     });
     let kept = runtime_extents(context).filter_map(|(buffer, axis)| {
         let each = plan.sizes.buffers.get(buffer)?;
         let placed = plan.layout.buffers.get(buffer)?;
-        let (extent, name) = (checked(each.extents.get(axis)?, krate), &placed.name);
+        let (extent, name) = (checked(context, each.extents.get(axis)?), &placed.name);
         Some(quote! {
             match #size::extent(#name, #extent) {
                 ::core::result::Result::Ok(extent) => extent,

@@ -34,9 +34,7 @@
 use std::rc::Rc;
 
 use cudarc::driver::CudaGraph;
-use cudarc::driver::sys::{
-    CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus,
-};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
 
 use super::memory::Block;
 use super::stream::{EAGER, Stream, barrier, fork_from_first, join_into_first};
@@ -77,7 +75,7 @@ pub struct Capture {
 
 /// A captured graph, ready to be replayed on the first of its streams.
 pub struct Graph {
-    graph: CudaGraph,
+    replayed: CudaGraph,
     lanes: Vec<Stream>,
     arenas: Vec<Rc<Block>>,
     rows: usize,
@@ -109,7 +107,9 @@ impl Cuda {
         let first = first.clone();
         raw::named("cuStreamBeginCapture", first.begin_capture(mode.raw()))?;
         let era = self.shared.open_capture(&lanes);
-        lanes.iter().for_each(|lane| lane.lane.era.set(era));
+        for lane in &lanes {
+            lane.lane.era.set(era);
+        }
         let shared = Rc::clone(&self.shared);
         let capture = Capture { shared, lanes, rows, era, open: true };
         // From here on an error drops the capture, which ends it.
@@ -136,7 +136,12 @@ impl Capture {
                 }
             }
         }
-        Ok(Graph { graph, lanes: std::mem::take(&mut self.lanes), arenas, rows: self.rows })
+        Ok(Graph {
+            replayed: graph,
+            lanes: std::mem::take(&mut self.lanes),
+            arenas,
+            rows: self.rows,
+        })
     }
 
     /// Joins all streams into the first, ends the capture, and goes back to eager work.
@@ -207,7 +212,7 @@ impl Graph {
             lane.check_eager("replaying a graph")?;
         }
         join_into_first(&self.lanes)?;
-        raw::named("cuGraphLaunch", self.graph.launch())?;
+        raw::named("cuGraphLaunch", self.replayed.launch())?;
         fork_from_first(&self.lanes)?;
         Ok(())
     }
@@ -218,7 +223,7 @@ impl Graph {
     ///
     /// What the driver reports.
     pub fn upload(&self) -> Result<(), Error> {
-        Ok(raw::named("cuGraphUpload", self.graph.upload())?)
+        Ok(raw::named("cuGraphUpload", self.replayed.upload())?)
     }
 }
 

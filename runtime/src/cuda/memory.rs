@@ -74,8 +74,8 @@ impl Memory {
         }
         shared.check_no_capture("allocating")?;
         shared.free_put_aside();
-        let start = raw::allocate(&shared.context, size)
-            .map_err(|error| refused(error, bytes, align))?;
+        let start =
+            raw::allocate(&shared.context, size).map_err(|error| refused(error, bytes, align))?;
         let block = Rc::new(Block { shared: Rc::clone(shared), raw: start });
         Ok(Self { start: aligned(start, align), kind: Kind::Plain(block) })
     }
@@ -106,11 +106,14 @@ impl Memory {
     }
 
     /// Gives it back after all that the streams hold, without waiting here.
-    pub(super) fn retire(mut self, streams: &[Stream]) -> Result<(), CudaError> {
+    pub(super) fn retire<'s>(
+        mut self,
+        streams: impl Iterator<Item = &'s Stream>,
+    ) -> Result<(), CudaError> {
         let Kind::Ordered(ordered) = &mut self.kind else { return Ok(()) };
         let Some(Ordered { stream, raw: start }) = ordered.take() else { return Ok(()) };
         let user = |other: &&Stream| other.lane.id != stream.lane.id;
-        for other in streams.iter().filter(user) {
+        for other in streams.filter(user) {
             if let Err(error) = join(&stream.lane.stream, other) {
                 // Unordered, it must not be freed here: its drop waits.
                 *ordered = Some(Ordered { stream, raw: start });

@@ -16,6 +16,7 @@
 //! | `launch` | kernels, launched in full, dependent or early |
 //! | `graph` | captures and graphs |
 //! | `nvrtc` | finding and calling the run-time compiler |
+//! | `watch` | the kernels of the sanitizer |
 //! | `raw` | the driver calls |
 //!
 //! # What orders accesses
@@ -41,8 +42,9 @@ pub mod nvrtc;
 mod raw;
 mod stream;
 mod views;
+mod watch;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,6 +54,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverEr
 use cudarc::nvrtc::Ptx;
 use scratchpool_planner::spec::Launch;
 
+use self::watch::Watch;
 use crate::device::Device;
 use crate::error::Error;
 
@@ -60,6 +63,7 @@ pub use self::graph::{Capture, CaptureMode, Graph};
 pub use self::launch::{KernelArg, KernelCall};
 pub use self::memory::Memory;
 pub use self::stream::{Event, Stream};
+pub use self::views::{Lease, Lend};
 pub use cudarc;
 
 /// The oldest driver that offers everything that is called, as 1000 × major + 10 × minor.
@@ -90,6 +94,8 @@ struct Shared {
     captures: RefCell<Vec<Taking>>,
     /// Blocks to be freed once no graph is being captured.
     put_aside: RefCell<Vec<CUdeviceptr>>,
+    /// The sanitizer's kernels, loaded at first use.
+    watch: OnceCell<Watch>,
 }
 
 /// Which streams take part in a capture.
@@ -135,6 +141,7 @@ impl Cuda {
             lanes: Cell::new(0),
             captures: RefCell::default(),
             put_aside: RefCell::default(),
+            watch: OnceCell::new(),
         };
         Ok(Self { shared: Rc::new(shared) })
     }
@@ -187,22 +194,7 @@ impl Cuda {
     ///
     /// [`CudaError::Architecture`], and what the driver reports.
     pub fn load(&self, module: Ptx) -> Result<Arc<CudaModule>, Error> {
-        raw::bind(&self.shared.context)?;
-        self.shared.context.load_module(module).map_err(|code| {
-            let (major, minor) = self.shared.capability;
-            let foreign = matches!(
-                code.0,
-                CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
-                    | CUresult::CUDA_ERROR_INVALID_PTX
-                    | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                    | CUresult::CUDA_ERROR_INVALID_IMAGE
-            );
-            if foreign {
-                CudaError::Architecture { major, minor, code }.into()
-            } else {
-                CudaError::Driver { call: "cuModuleLoadData", code }.into()
-            }
-        })
+        Ok(self.shared.load(module)?)
     }
 
     /// A kernel of a module, by its name.
@@ -250,6 +242,36 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
+    fn load(&self, module: Ptx) -> Result<Arc<CudaModule>, CudaError> {
+        raw::bind(&self.context)?;
+        self.context.load_module(module).map_err(|code| {
+            let (major, minor) = self.capability;
+            let foreign = matches!(
+                code.0,
+                CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+                    | CUresult::CUDA_ERROR_INVALID_PTX
+                    | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                    | CUresult::CUDA_ERROR_INVALID_IMAGE
+            );
+            if foreign {
+                CudaError::Architecture { major, minor, code }
+            } else {
+                CudaError::Driver { call: "cuModuleLoadData", code }
+            }
+        })
+    }
+
+    /// The sanitizer's kernels.
+    fn watch(&self) -> Result<&Watch, CudaError> {
+        if let Some(watch) = self.watch.get() {
+            return Ok(watch);
+        }
+        let result = raw::allocate(&self.context, size_of::<u64>())?;
+        let loaded = Watch::load(|module| self.load(module), result);
+        let watch = loaded.inspect_err(|_| self.free(result))?;
+        Ok(self.watch.get_or_init(|| watch))
+    }
+
     fn next_lane(&self) -> u32 {
         let id = self.lanes.get();
         self.lanes.set(id.wrapping_add(1));
@@ -308,12 +330,17 @@ impl Shared {
             return;
         }
         let blocks = self.put_aside.take();
-        blocks.into_iter().for_each(|block| self.free(block));
+        for block in blocks {
+            self.free(block);
+        }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            self.free(watch.result);
+        }
         // Captures hold this value, so none is going on.
         self.free_put_aside();
     }
@@ -341,7 +368,11 @@ unsafe impl Device for Cuda {
         }
     }
 
-    fn retire(&self, memory: Memory, streams: &[Stream]) -> Result<(), Error> {
+    fn retire<'s>(
+        &self,
+        memory: Memory,
+        streams: impl Iterator<Item = &'s Stream>,
+    ) -> Result<(), Error> {
         Ok(memory.retire(streams)?)
     }
 
@@ -407,6 +438,13 @@ unsafe impl Device for Cuda {
         stream.is_capturing()
     }
 
+    fn take_foreign_use(&self, stream: &Stream) -> Option<u64> {
+        match stream.lane.foreign.take() {
+            0 => None,
+            address => Some(address),
+        }
+    }
+
     unsafe fn read_bytes(
         &self,
         stream: &Stream,
@@ -421,12 +459,7 @@ unsafe impl Device for Cuda {
         Ok(unsafe { raw::read(&stream.lane.stream, from.addr() as u64, into) }?)
     }
 
-    unsafe fn write_bytes(
-        &self,
-        stream: &Stream,
-        to: *mut u8,
-        from: &[u8],
-    ) -> Result<(), Error> {
+    unsafe fn write_bytes(&self, stream: &Stream, to: *mut u8, from: &[u8]) -> Result<(), Error> {
         stream.check_eager("copying from the host")?;
         if from.is_empty() {
             return Ok(());
@@ -447,6 +480,32 @@ unsafe impl Device for Cuda {
         }
         // SAFETY: the caller's promise.
         Ok(unsafe { raw::fill(&stream.lane.stream, to.addr() as u64, bytes, value) }?)
+    }
+
+    unsafe fn find_other(
+        &self,
+        stream: &Stream,
+        from: *const u8,
+        bytes: usize,
+        value: u8,
+    ) -> Result<Option<usize>, Error> {
+        stream.check_eager("looking at memory")?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let (watch, from) = (self.shared.watch()?, from.addr() as u64);
+        // SAFETY: the caller's promise.
+        Ok(unsafe { watch.find_other(&stream.lane.stream, from, bytes, value) }?)
+    }
+
+    unsafe fn digest(&self, stream: &Stream, from: *const u8, bytes: usize) -> Result<u64, Error> {
+        stream.check_eager("looking at memory")?;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let (watch, from) = (self.shared.watch()?, from.addr() as u64);
+        // SAFETY: the caller's promise.
+        Ok(unsafe { watch.digest(&stream.lane.stream, from, bytes) }?)
     }
 }
 

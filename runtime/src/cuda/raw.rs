@@ -3,15 +3,15 @@
 //! cudarc's own methods do the same with two things that a pool must not have in its way: they
 //! hand out errors that an unrelated `Drop` left behind, and they track events by allocation.
 //!
-//! Invariant: a context is current before any other call ([`bind`]), and every handle passed on is
+//! Invariant: a context is current before any call that needs one ([`bind`]), and every handle passed on is
 //! kept alive by the value it is taken from.
 
 use core::ffi::c_void;
 
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_wait_flags, CUfunction, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernelEx,
-    cuMemFree_v2,
+    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernel,
+    cuLaunchKernelEx, cuMemFree_v2,
 };
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaStream, DriverError, LaunchConfig, result as driver,
@@ -20,10 +20,7 @@ use cudarc::driver::{
 use super::error::CudaError;
 
 /// Names the call in its error.
-pub(super) fn named<T>(
-    call: &'static str,
-    result: Result<T, DriverError>,
-) -> Result<T, CudaError> {
+pub(super) fn named<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
     result.map_err(|code| CudaError::Driver { call, code })
 }
 
@@ -46,21 +43,58 @@ pub(super) fn bind(context: &CudaContext) -> Result<(), CudaError> {
     Ok(())
 }
 
+/// The handles of default streams are below this: they mean a stream of whichever context is
+/// current.
+const FIRST_HANDLE: usize = 3;
+
+/// Makes a call that names its objects by handles, which say their context themselves. Only where
+/// the driver wants a context to be current all the same is it made so, and asked again.
+#[inline]
+fn by_handles(
+    name: &'static str,
+    stream: &CudaStream,
+    call: impl Fn() -> Result<(), DriverError>,
+) -> Result<(), CudaError> {
+    let context = stream.context();
+    if stream.cu_stream().addr() < FIRST_HANDLE {
+        bind(context)?;
+    }
+    match call() {
+        Ok(()) => Ok(()),
+        Err(code) => again(name, context, code, &call),
+    }
+}
+
+#[cold]
+fn again(
+    name: &'static str,
+    context: &CudaContext,
+    code: DriverError,
+    call: &dyn Fn() -> Result<(), DriverError>,
+) -> Result<(), CudaError> {
+    let current = named("cuCtxGetCurrent", driver::ctx::get_current())?;
+    if current == Some(context.cu_ctx()) {
+        return Err(CudaError::Driver { call: name, code });
+    }
+    bind(context)?;
+    named(name, call())
+}
+
 /// Makes the event stand for all that the stream holds.
 #[inline]
 pub(super) fn record(event: &CudaEvent, stream: &CudaStream) -> Result<(), CudaError> {
-    bind(stream.context())?;
     // SAFETY: both handles are alive: their owners are borrowed.
-    named("cuEventRecord", unsafe { driver::event::record(event.cu_event(), stream.cu_stream()) })
+    by_handles("cuEventRecord", stream, || unsafe {
+        driver::event::record(event.cu_event(), stream.cu_stream())
+    })
 }
 
 /// Orders what the stream is given next after the event.
 #[inline]
 pub(super) fn wait(stream: &CudaStream, event: &CudaEvent) -> Result<(), CudaError> {
-    bind(stream.context())?;
     let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
     // SAFETY: both handles are alive: their owners are borrowed.
-    named("cuStreamWaitEvent", unsafe {
+    by_handles("cuStreamWaitEvent", stream, || unsafe {
         driver::stream::wait_event(stream.cu_stream(), event.cu_event(), flags)
     })
 }
@@ -121,10 +155,7 @@ pub(super) unsafe fn free_when_idle(
 ///
 /// The block was allocated with [`allocate_async`], is freed once, and work that touches it is
 /// ordered before what the stream is given next.
-pub(super) unsafe fn free_async(
-    stream: &CudaStream,
-    start: CUdeviceptr,
-) -> Result<(), CudaError> {
+pub(super) unsafe fn free_async(stream: &CudaStream, start: CUdeviceptr) -> Result<(), CudaError> {
     bind(stream.context())?;
     // SAFETY: the caller's promise.
     named("cuMemFreeAsync", unsafe { driver::free_async(start, stream.cu_stream()) })
@@ -160,9 +191,7 @@ pub(super) unsafe fn write(
 ) -> Result<(), CudaError> {
     bind(stream.context())?;
     // SAFETY: the caller's promise; `from` is borrowed until the stream is idle.
-    named("cuMemcpyHtoDAsync", unsafe {
-        driver::memcpy_htod_async(to, from, stream.cu_stream())
-    })?;
+    named("cuMemcpyHtoDAsync", unsafe { driver::memcpy_htod_async(to, from, stream.cu_stream()) })?;
     synchronize(stream)
 }
 
@@ -201,19 +230,30 @@ pub(super) unsafe fn launch(
     programmatic: bool,
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
-    bind(stream.context())?;
     let LaunchConfig { grid_dim, block_dim, shared_mem_bytes } = config;
     if !programmatic {
-        // SAFETY: the caller's promise.
-        return named("cuLaunchKernel", unsafe {
-            driver::launch_kernel(
-                function,
-                grid_dim,
-                block_dim,
-                shared_mem_bytes,
-                stream.cu_stream(),
-                arguments,
-            )
+        let pointers = arguments.as_mut_ptr();
+        return by_handles("cuLaunchKernel", stream, || {
+            let (gx, gy, gz) = grid_dim;
+            let (bx, by, bz) = block_dim;
+            let (handle, none) = (stream.cu_stream(), core::ptr::null_mut());
+            // SAFETY: the caller's promise.
+            unsafe {
+                cuLaunchKernel(
+                    function,
+                    gx,
+                    gy,
+                    gz,
+                    bx,
+                    by,
+                    bz,
+                    shared_mem_bytes,
+                    handle,
+                    pointers,
+                    none,
+                )
+            }
+            .result()
         });
     }
     let mut attribute = CUlaunchAttribute {
@@ -233,10 +273,10 @@ pub(super) unsafe fn launch(
         attrs: &raw mut attribute,
         numAttrs: 1,
     };
+    let pointers = arguments.as_mut_ptr();
     // SAFETY: the caller's promise; configuration and attribute live until the call returns, and
     // the driver copies them.
-    named("cuLaunchKernelEx", unsafe {
-        cuLaunchKernelEx(&raw const config, function, arguments.as_mut_ptr(), core::ptr::null_mut())
-            .result()
+    by_handles("cuLaunchKernelEx", stream, || unsafe {
+        cuLaunchKernelEx(&raw const config, function, pointers, core::ptr::null_mut()).result()
     })
 }

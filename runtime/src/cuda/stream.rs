@@ -66,6 +66,8 @@ pub(super) struct Lane {
     pub(super) era: Cell<u64>,
     /// The arenas of the pools that use the stream.
     pub(super) arenas: std::cell::RefCell<Vec<Weak<Block>>>,
+    /// An address in one of its views that was handed to another stream; 0 is none.
+    pub(super) foreign: Cell<u64>,
     step: Cell<Step>,
 }
 
@@ -102,6 +104,7 @@ impl Stream {
             tail,
             era: Cell::new(EAGER),
             arenas: std::cell::RefCell::default(),
+            foreign: Cell::new(0),
             step: Cell::new(Step { fresh: None, least: Launch::Early }),
         };
         Ok(Self { lane: Rc::new(lane) })
@@ -171,7 +174,7 @@ impl fmt::Debug for Stream {
 
 /// An event of the CUDA device, without a time stamp.
 pub struct Event {
-    event: CudaEvent,
+    handle: CudaEvent,
     /// The era in which it was recorded last.
     era: Cell<u64>,
     /// The stream on which it was recorded last.
@@ -180,13 +183,13 @@ pub struct Event {
 
 impl Event {
     pub(super) fn new(shared: &Shared) -> Result<Self, CudaError> {
-        let event = raw::named("cuEventCreate", shared.context.new_event(None))?;
-        Ok(Self { event, era: Cell::new(NEVER), lane: Cell::new(0) })
+        let handle = raw::named("cuEventCreate", shared.context.new_event(None))?;
+        Ok(Self { handle, era: Cell::new(NEVER), lane: Cell::new(0) })
     }
 
     #[inline]
     pub(super) fn record(&self, stream: &Stream) -> Result<(), CudaError> {
-        raw::record(&self.event, &stream.lane.stream)?;
+        raw::record(&self.handle, &stream.lane.stream)?;
         self.era.set(stream.lane.era.get());
         self.lane.set(stream.lane.id);
         Ok(())
@@ -195,7 +198,7 @@ impl Event {
     #[inline]
     pub(super) fn make_wait(&self, stream: &Stream) -> Result<(), CudaError> {
         if self.era.get() == stream.lane.era.get() {
-            return raw::wait(&stream.lane.stream, &self.event);
+            return raw::wait(&stream.lane.stream, &self.handle);
         }
         self.wait_across(stream)
     }
@@ -224,7 +227,7 @@ impl Event {
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event({:?})", self.event.cu_event())
+        write!(f, "Event({:?})", self.handle.cu_event())
     }
 }
 

@@ -41,6 +41,7 @@ fn pointer_on<'a>(
     if stream.cu_stream() == own.handle() {
         return (address, SyncOnDrop::Record(None));
     }
+    own.lane.foreign.set(address);
     // Neither trait can return an error: the context keeps it for the next call of cudarc's.
     if let Err(error) = join(stream, own)
         && let Some(code) = error.code()
@@ -48,6 +49,22 @@ fn pointer_on<'a>(
         stream.context().record_err::<()>(Err(code));
     }
     (address, SyncOnDrop::sync_stream(stream))
+}
+
+/// What another library is given: an address, and how many bytes are behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The device address of the first byte.
+    pub address: CUdeviceptr,
+    /// Bytes of the view.
+    pub bytes: usize,
+}
+
+/// Hands a view's memory to another library.
+pub trait Lend {
+    /// The address and length of the view, for work on `stream`. Where that is not the view's own
+    /// stream, nothing orders the two: the caller does, and a sanitized pool reports it.
+    fn lend(&self, stream: &CudaStream) -> Lease;
 }
 
 macro_rules! slices {
@@ -63,6 +80,20 @@ macro_rules! slices {
 
             fn stream(&self) -> &Arc<CudaStream> {
                 $view::stream(self)
+            }
+        }
+
+        impl<T, D, const R: usize> Lend for $view<'_, T, D, R>
+        where
+            T: Element,
+            D: Device<Stream = Stream>,
+        {
+            fn lend(&self, stream: &CudaStream) -> Lease {
+                let own = $view::stream(self);
+                if stream.cu_stream() != own.handle() {
+                    own.lane.foreign.set(self.address());
+                }
+                Lease { address: self.address(), bytes: self.bytes() }
             }
         }
 
@@ -87,7 +118,7 @@ macro_rules! slices {
             T: Element,
             D: Device<Stream = Stream>,
         {
-            #[inline(always)]
+            #[inline]
             fn arg(&mut self, arg: &'b $view<'_, T, D, R>) -> &mut Self {
                 self.arg(arg.address_slot())
             }
@@ -102,10 +133,7 @@ where
     T: Element,
     D: Device<Stream = Stream>,
 {
-    fn device_ptr_mut<'a>(
-        &'a mut self,
-        stream: &'a CudaStream,
-    ) -> (CUdeviceptr, SyncOnDrop<'a>) {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
         pointer_on(self.address(), ViewMut::stream(self), stream)
     }
 }
@@ -117,7 +145,7 @@ where
     T: Element,
     D: Device<Stream = Stream>,
 {
-    #[inline(always)]
+    #[inline]
     fn arg(&mut self, arg: &'b mut ViewMut<'_, T, D, R>) -> &mut Self {
         self.arg(arg.address_slot())
     }

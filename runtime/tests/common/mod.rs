@@ -1,5 +1,12 @@
-//! What the macro emits for two pools, written by hand, and a device that records what is issued.
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::pedantic, clippy::unwrap_used)]
+//! Two pools, and devices that record what is issued or do not hear all of it.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    clippy::pedantic,
+    clippy::unwrap_used
+)]
 
 pub mod counting;
 pub mod deaf;

@@ -54,7 +54,12 @@ unsafe impl Device for Recorder {
         Ok(Memory(vec![0; usize::try_from(bytes).unwrap() + 4096]))
     }
 
-    fn retire(&self, memory: Memory, streams: &[&'static str]) -> Result<(), Error> {
+    fn retire<'s>(
+        &self,
+        memory: Memory,
+        streams: impl Iterator<Item = &'s &'static str>,
+    ) -> Result<(), Error> {
+        let streams: Vec<&str> = streams.copied().collect();
         self.note("retire", format!("{} on {}", memory.0.len() - 4096, streams.join(",")))
     }
 

@@ -1,7 +1,7 @@
 //! Small schedules for the untyped cores: two buffers, `x` of u32 and `y` of u32, in 64 bytes each.
 
 use scratchpool::MemoryReport;
-use scratchpool::generated::{Place, Plan};
+use scratchpool::generated::{Described, Place, Plan};
 use scratchpool::tables::ScheduleTable;
 
 /// `x` alone.
@@ -39,6 +39,10 @@ unsafe impl<T: Toy> Plan for Toys<T> {
 
     fn tensor_bytes(&self, _: usize, rows: usize) -> u64 {
         4 * rows as u64
+    }
+
+    fn describe(&self, buffer: usize) -> Option<Described> {
+        Some(Described { name: ["x", "y"].get(buffer)?, offset: 0 })
     }
 }
 

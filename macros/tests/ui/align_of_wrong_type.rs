@@ -1,0 +1,13 @@
+use scratchpool::scratch_pool;
+
+#[scratch_pool]
+#[step(fill, writes(a))]
+#[step(drain, reads(a))]
+struct Pool {
+    #[group(a)]
+    #[shape(16)]
+    #[align(page)]
+    x: u8,
+}
+
+fn main() {}

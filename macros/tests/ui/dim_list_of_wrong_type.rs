@@ -1,0 +1,12 @@
+use scratchpool::scratch_pool;
+
+#[scratch_pool(dims(ratios = [4, four, 2 + 2]), layers(ratio = ratios))]
+#[step(fill, writes(a))]
+#[step(drain, reads(a))]
+struct Pool {
+    #[group(a)]
+    #[shape(16)]
+    x: u8,
+}
+
+fn main() {}

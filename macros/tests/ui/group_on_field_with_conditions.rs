@@ -1,0 +1,12 @@
+use scratchpool::scratch_pool;
+
+#[scratch_pool]
+#[step(fill, writes(a))]
+#[step(drain, reads(a))]
+struct Pool {
+    #[group(a, when = 1)]
+    #[shape(16)]
+    x: u8,
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use scratchpool::{Error, Host, scratch_pool};
+
+#[scratch_pool]
+#[step(fill)]
+enum Pool {
+    A,
+}
+
+fn main() -> Result<(), Error> {
+    let mut pool = Pool::allocate(&Host::in_order())?;
+    pool.begin()?.layer(0)?.fill()?;
+    Ok(())
+}

@@ -1,0 +1,12 @@
+use scratchpool::scratch_pool;
+
+#[scratch_pool]
+#[step(drain, reads(a))]
+#[step(fill, writes(a))]
+struct Pool {
+    #[group(a)]
+    #[shape(16)]
+    x: u8,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use scratchpool::scratch_pool;
+
+#[scratch_pool]
+#[step(drain, reads(a))]
+struct Pool {
+    #[group(a)]
+    #[shape(16)]
+    x: u8,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use scratchpool::scratch_pool;
+
+#[scratch_pool(ubatches = 0)]
+#[step(fill, writes(a))]
+#[step(drain, reads(a))]
+struct Pool {
+    #[group(a)]
+    #[shape(16)]
+    x: u8,
+}
+
+fn main() {}
