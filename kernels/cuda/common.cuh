@@ -112,7 +112,13 @@ INLINE u32 mxfp4_scale(float amax) {
 
 // 2^(127 - byte - 14): brings E2M1's values to where f16 has the same subnormal threshold.
 INLINE float mxfp4_to_f16_scale(u32 byte) {
-    return byte < 240 ? __uint_as_float((240 - byte) << 23) : __uint_as_float(1u << (262 - byte));
+    const float inverse = byte == 254 ? __uint_as_float(1u << 22) : __uint_as_float((254 - byte) << 23);
+    return inverse * (1.0f / 16384.0f);
+}
+
+// The same for a byte that a finite block has, at most 253.
+INLINE float finite_mxfp4_to_f16_scale(u32 byte) {
+    return __uint_as_float((254 - byte) << 23) * (1.0f / 16384.0f);
 }
 
 // Two E2M1 codes, in bits 0..4 and 16..20, of values times `scale` of mxfp4_to_f16_scale. In f16
@@ -139,25 +145,28 @@ INLINE u32 e2m1x8(const float* x, float scale) {
 }
 
 // The same for finite values that the scale brings to 6 at most, with fewer operations on the ALU, which
-// is what bounds a kernel that does little else. Rounded sums keep sign and code in their high bytes;
-// those are picked together, four codes a word.
+// is what bounds a kernel that does little else: shifts are products, on the idle multiplier.
 INLINE u32 rounded_e2m1x2(float low, float high, float scale) {
-    u32 half2;
+    u32 half2, rounded;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(half2) : "f"(high * scale), "f"(low * scale));
-    return half2 + 0x00ff00ffu + ((half2 >> 9) & 0x00010001u);
+    // half2 + 0x00ff00ff + bit 9 of each half: the high word of a product with 2^23 is a shift by 9.
+    asm("mad.hi.u32 %0, %1, %2, %3;"
+        : "=r"(rounded) : "r"(half2 & 0x02000200u), "r"(1u << 23), "r"(half2 + 0x00ff00ffu));
+    return rounded;
 }
 
-// Codes 0 and 1 in byte 0, 2 and 3 in byte 2, of two rounded sums.
+// Codes 0 and 1 in byte 1, 2 and 3 in byte 3, of two rounded sums. Those keep sign and code in their
+// high bytes, which are picked with neighbours swapped, so that a product joins them.
 INLINE u32 picked_e2m1x4(u32 a, u32 b) {
-    const u32 high = __byte_perm(a, b, 0x7531);
+    const u32 high = __byte_perm(a, b, 0x5713);
     const u32 codes = ((high >> 1) & 0x07070707u) | ((high >> 4) & 0x08080808u);
-    return codes | codes >> 4;
+    return codes * 0x1001u;
 }
 
 INLINE u32 finite_e2m1x8(const float* x, float scale) {
     const u32 a = picked_e2m1x4(rounded_e2m1x2(x[0], x[1], scale), rounded_e2m1x2(x[2], x[3], scale));
     const u32 b = picked_e2m1x4(rounded_e2m1x2(x[4], x[5], scale), rounded_e2m1x2(x[6], x[7], scale));
-    return __byte_perm(a, b, 0x6420);
+    return __byte_perm(a, b, 0x7531);
 }
 
 // The larger magnitude of each half, the sign left undefined. With KEEP a NaN is kept, else dropped.

@@ -88,17 +88,16 @@ INLINE void indexer_q(const IndexerQParams& p) {
             scales |= __shfl_down_sync(FULL, scales, 4) << 8;
             if (!real) continue;
             u8* values = p.values + (u64)row * 64 + 4 * j;
-            const float scale_low = mxfp4_to_f16_scale(byte_low), scale_high = mxfp4_to_f16_scale(byte_high);
             float y[8];
             unpack8(low[i], x);
             unpack8(high[i], y);
             u32 codes_low, codes_high;
             if (all_finite) {
-                codes_low = finite_e2m1x8(x, scale_low);
-                codes_high = finite_e2m1x8(y, scale_high);
+                codes_low = finite_e2m1x8(x, finite_mxfp4_to_f16_scale(byte_low));
+                codes_high = finite_e2m1x8(y, finite_mxfp4_to_f16_scale(byte_high));
             } else {
-                codes_low = e2m1x8(x, scale_low);
-                codes_high = e2m1x8(y, scale_high);
+                codes_low = e2m1x8(x, mxfp4_to_f16_scale(byte_low));
+                codes_high = e2m1x8(y, mxfp4_to_f16_scale(byte_high));
             }
             *(u32*)values = codes_low;
             *(u32*)(values + 32) = codes_high;
