@@ -1,0 +1,126 @@
+//! Sparse attention over cache entries chosen by index, with a sink: arguments and their check.
+//!
+//! Keys and values are the same row of 512. `s_j = scale * q . k_j` over the chosen entries of up to
+//! two sources (the window's, and the compressed ones); weights
+//! `exp(s_j - m) / (sum_j exp(s_j - m) + exp(sink_h - m))`; output `sum_j weight_j k_j`. An index
+//! that is no entry, or stands behind its row's length, contributes nothing; without any entry the
+//! output is 0.
+
+use scratchpool::{Device, bf16};
+
+use crate::error::{Check, Error};
+use crate::ops::q_insert::paged;
+use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
+use crate::tensor::{In, Out};
+
+pub(crate) const NAME: &str = "attention";
+
+/// Rows that indices point at.
+#[derive(Debug)]
+pub enum Entries<'v, D: Device> {
+    /// A paged FP8 cache, [`EntryFormat::Main`]: bytes `[blocks, stride]`; an index is a slot.
+    Paged {
+        /// The cache.
+        cache: In<'v, u8, D, 2>,
+        /// Entries in a block.
+        block_size: usize,
+    },
+    /// A bf16 workspace `[rows, 512]`; an index is a row.
+    Rows(In<'v, bf16, D, 2>),
+}
+
+/// A source and what is chosen from it.
+#[derive(Debug)]
+pub struct Selected<'v, D: Device> {
+    /// The rows.
+    pub entries: Entries<'v, D>,
+    /// Chosen rows `[T, K]`.
+    pub indices: In<'v, i32, D, 2>,
+    /// How many of each row count `[T]`.
+    pub lens: In<'v, i32, D, 1>,
+}
+
+/// Arguments of sparse attention.
+#[derive(Debug)]
+pub struct Attention<'v, D: Device> {
+    /// Queries `[T, H_pad, 512]`.
+    pub q: In<'v, bf16, D, 3>,
+    /// The window's entries, or the combined rows of prefill.
+    pub first: Selected<'v, D>,
+    /// The compressed entries.
+    pub second: Option<Selected<'v, D>>,
+    /// The sink's logit of each head `[H_pad]`; negative infinity is no sink.
+    pub sinks: In<'v, f32, D, 1>,
+    /// `512^-0.5` in the model.
+    pub scale: f32,
+    /// Output `[T, H_pad, 512]`.
+    pub out: Out<'v, bf16, D, 3>,
+}
+
+/// The numbers of a checked source.
+#[derive(Clone, Copy, Debug)]
+pub struct SourcePlan {
+    /// The cache; for a workspace, a block of one row.
+    pub layout: PagedLayout,
+    /// Whether it is the paged cache.
+    pub is_paged: bool,
+    /// Columns of the indices.
+    pub width: usize,
+}
+
+/// The numbers of a checked launch.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionPlan {
+    /// Tokens.
+    pub tokens: usize,
+    /// Heads.
+    pub heads: usize,
+    /// The first source.
+    pub first: SourcePlan,
+    /// The second.
+    pub second: Option<SourcePlan>,
+    /// What dot products are multiplied with.
+    pub scale: f32,
+}
+
+impl<D: Device> Selected<'_, D> {
+    fn check(&self, check: Check, tokens: usize) -> Result<SourcePlan, Error> {
+        let [_, width] = self.indices.shape();
+        check.shape("indices", self.indices.shape(), [tokens, width])?;
+        check.shape("lens", self.lens.shape(), [tokens])?;
+        check.counts(&[("indices", width)])?;
+        let (layout, is_paged) = match &self.entries {
+            Entries::Paged { cache, block_size } => {
+                (paged(check, "cache", cache.shape(), *block_size, EntryFormat::Main)?, true)
+            }
+            Entries::Rows(rows) => {
+                let [blocks, columns] = rows.shape();
+                check.extent("rows", 1, columns, HEAD_DIM)?;
+                let format = EntryFormat::Main;
+                (PagedLayout { format, block_size: 1, stride: 2 * HEAD_DIM, blocks }, false)
+            }
+        };
+        check.counts(&[("entries", layout.blocks.saturating_mul(layout.block_size))])?;
+        Ok(SourcePlan { layout, is_paged, width })
+    }
+}
+
+impl<D: Device> Attention<'_, D> {
+    /// Checks shapes and numbers.
+    ///
+    /// # Errors
+    ///
+    /// The first argument that does not fit the others, by name.
+    pub fn check(&self) -> Result<AttentionPlan, Error> {
+        let check = Check(NAME);
+        let [tokens, heads, _] = self.q.shape();
+        check.shape("q", self.q.shape(), [tokens, heads, HEAD_DIM])?;
+        check.shape("out", self.out.shape(), [tokens, heads, HEAD_DIM])?;
+        check.shape("sinks", self.sinks.shape(), [heads])?;
+        let first = self.first.check(check, tokens)?;
+        let second = self.second.as_ref().map(|it| it.check(check, tokens)).transpose()?;
+        check.above_zero("scale", self.scale)?;
+        check.counts(&[("q", tokens.saturating_mul(heads))])?;
+        Ok(AttentionPlan { tokens, heads, first, second, scale: self.scale })
+    }
+}

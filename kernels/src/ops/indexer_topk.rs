@@ -1,0 +1,159 @@
+//! The indexer's logits and the choice of the largest: arguments and their check.
+//!
+//! Candidates of a token at position `p` are the finished entries `j < (p + 1) / ratio` of its
+//! request. `logit[t, j] = sum_h weights[t, h] * max(0, q[t, h] . k[j]) * kscale[j]`, in f32.
+
+use scratchpool::{Device, e8m0, f8e4m3};
+
+use crate::error::{Check, Error};
+use crate::ops::q_insert::paged;
+use crate::reference::cache::{EntryFormat, INDEX_DIM, MXFP4_BLOCK, PagedLayout};
+use crate::tensor::{In, Out};
+
+pub(crate) const LOGITS: &str = "indexer_logits";
+pub(crate) const TOPK: &str = "indexer_topk";
+
+/// The most index heads that the logits are computed for.
+pub const MOST_HEADS: usize = 64;
+
+/// The quantised queries, as the indexer's query kernel wrote them; keys have the same format.
+#[derive(Debug)]
+pub enum IndexQueryIn<'v, D: Device> {
+    /// E4M3 values; keys with one f32 scale an entry.
+    Fp8 {
+        /// Values `[T, H, 128]`.
+        values: In<'v, f8e4m3, D, 3>,
+    },
+    /// MXFP4, queries and keys.
+    Mxfp4 {
+        /// Codes `[T, H, 64]`.
+        values: In<'v, u8, D, 3>,
+        /// Scales `[T, H, 4]`.
+        scales: In<'v, e8m0, D, 3>,
+    },
+}
+
+/// Arguments of the logits.
+#[derive(Debug)]
+pub struct IndexerLogits<'v, D: Device> {
+    /// Queries.
+    pub q: IndexQueryIn<'v, D>,
+    /// Weights `[T, H]`, with whatever is folded into them; at most [`MOST_HEADS`] heads.
+    pub weights: In<'v, f32, D, 2>,
+    /// Keys: bytes `[blocks, stride]`, in the indexer's format.
+    pub cache: In<'v, u8, D, 2>,
+    /// Entries in a block.
+    pub block_size: usize,
+    /// Blocks of each request `[requests, columns]`.
+    pub block_table: In<'v, i32, D, 2>,
+    /// Requests `[T]`.
+    pub token_to_req: In<'v, i32, D, 1>,
+    /// Positions `[T]`.
+    pub positions: In<'v, i64, D, 1>,
+    /// Tokens that one entry stands for.
+    pub ratio: usize,
+    /// Logits `[T, C]`: candidates from `C` on are not considered. What is no candidate, or has no
+    /// block, is negative infinity.
+    pub logits: Out<'v, f32, D, 2>,
+}
+
+/// The numbers of checked logits.
+#[derive(Clone, Copy, Debug)]
+pub struct LogitsPlan {
+    /// Tokens.
+    pub tokens: usize,
+    /// Index heads.
+    pub heads: usize,
+    /// Columns of the logits.
+    pub columns: usize,
+    /// The keys.
+    pub layout: PagedLayout,
+    /// Rows of the table.
+    pub requests: usize,
+    /// Columns of the table.
+    pub table_columns: usize,
+    /// Tokens that one entry stands for.
+    pub ratio: usize,
+}
+
+impl<D: Device> IndexerLogits<'_, D> {
+    /// Checks shapes and numbers.
+    ///
+    /// # Errors
+    ///
+    /// The first argument that does not fit the others, by name.
+    pub fn check(&self) -> Result<LogitsPlan, Error> {
+        let check = Check(LOGITS);
+        let [tokens, heads] = self.weights.shape();
+        let format = match &self.q {
+            IndexQueryIn::Fp8 { values } => {
+                check.shape("q.values", values.shape(), [tokens, heads, INDEX_DIM])?;
+                EntryFormat::IndexFp8
+            }
+            IndexQueryIn::Mxfp4 { values, scales } => {
+                check.shape("q.values", values.shape(), [tokens, heads, INDEX_DIM / 2])?;
+                check.shape(
+                    "q.scales",
+                    scales.shape(),
+                    [tokens, heads, INDEX_DIM / MXFP4_BLOCK],
+                )?;
+                EntryFormat::IndexMxfp4
+            }
+        };
+        check.shape("token_to_req", self.token_to_req.shape(), [tokens])?;
+        check.shape("positions", self.positions.shape(), [tokens])?;
+        let layout = paged(check, "cache", self.cache.shape(), self.block_size, format)?;
+        let [requests, table_columns] = self.block_table.shape();
+        let [_, columns] = self.logits.shape();
+        check.shape("logits", self.logits.shape(), [tokens, columns])?;
+        check.positive("ratio", self.ratio)?;
+        check.at_most("weights", heads, MOST_HEADS)?;
+        check.counts(&[
+            ("weights", tokens),
+            ("logits", columns),
+            ("block_table", requests),
+            ("block_table", table_columns),
+            ("ratio", self.ratio),
+        ])?;
+        let ratio = self.ratio;
+        Ok(LogitsPlan { tokens, heads, columns, layout, requests, table_columns, ratio })
+    }
+}
+
+/// Arguments of the choice: of each row, the columns with the largest logits, in any order, -1 in
+/// unused places. Negative infinity and NaN are never chosen; where at most `topk` columns are left,
+/// all of them are.
+#[derive(Debug)]
+pub struct IndexerTopk<'v, D: Device> {
+    /// Logits `[T, C]`.
+    pub logits: In<'v, f32, D, 2>,
+    /// Chosen columns `[T, topk]`.
+    pub indices: Out<'v, i32, D, 2>,
+}
+
+/// The numbers of a checked choice.
+#[derive(Clone, Copy, Debug)]
+pub struct TopkPlan {
+    /// Tokens.
+    pub tokens: usize,
+    /// Columns of the logits.
+    pub columns: usize,
+    /// Columns chosen.
+    pub topk: usize,
+}
+
+impl<D: Device> IndexerTopk<'_, D> {
+    /// Checks shapes and numbers.
+    ///
+    /// # Errors
+    ///
+    /// The first argument that does not fit the others, by name.
+    pub fn check(&self) -> Result<TopkPlan, Error> {
+        let check = Check(TOPK);
+        let [tokens, columns] = self.logits.shape();
+        let [_, topk] = self.indices.shape();
+        check.shape("indices", self.indices.shape(), [tokens, topk])?;
+        check.counts(&[("logits", tokens), ("logits", columns), ("indices", topk)])?;
+        Ok(TopkPlan { tokens, columns, topk })
+    }
+}
