@@ -18,9 +18,9 @@
 //! - Parts without conflicts between them overlay one another: `H` is the largest of theirs.
 //! - Parts that conflict in every pair are stacked: `H` is the sum of theirs. (The bytes that one
 //!   part occupies belong to it alone; squeeze out the others, and what is left packs that part.)
-//! - Items with the same neighbours act as one: as one of the larger size if they do not conflict;
-//!   as one of both sizes if they do. (Take the lower of the two with its place in the order and
-//!   move the other on top of it: no chain of items gets longer.)
+//! - Items that do not conflict and have the same neighbours act as one of the larger size: the
+//!   smaller can always lie inside the larger. (Items with the same neighbours that *do* conflict
+//!   must not be taken for one of both sizes: a third item may have to lie between them.)
 //!
 //! Nested *all of these* / *one of these* choices reduce to a single item this way, and so are
 //! packed without any search. With mixed alignments only the first rule holds.
@@ -354,11 +354,7 @@ impl Packer {
                 .iter()
                 .map(|class| {
                     let members = take(&mut slots, class);
-                    match class.as_slice() {
-                        [a, b, ..] if conflicts.get(*a, *b) => Shape::stack(members),
-                        [_, _, ..] => Shape::overlay(members),
-                        _ => Shape::overlay_of_one(members),
-                    }
+                    Shape::overlay_of_one(members)
                 })
                 .collect();
             conflicts = conflicts.induced(&kept);
@@ -779,18 +775,15 @@ fn search_orders(question: &Question<'_>) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// The classes of items that every third item conflicts with alike: all in conflict with one
-/// another, or none. Classes and members ascend.
+/// The classes of items that do not conflict with one another and that every other item conflicts
+/// with alike. Classes and members ascend.
 fn twins(conflicts: &Conflicts) -> Vec<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
     for item in 0..conflicts.len() {
-        let home = classes.iter_mut().find(|class| match class.as_slice() {
-            [first] => search::same_neighbours(conflicts, *first, item),
-            [first, second, ..] => {
-                search::same_neighbours(conflicts, *first, item)
-                    && conflicts.get(*first, *second) == conflicts.get(*first, item)
-            }
-            [] => false,
+        let home = classes.iter_mut().find(|class| {
+            class.first().is_some_and(|&first| {
+                !conflicts.get(first, item) && search::same_neighbours(conflicts, first, item)
+            })
         });
         match home {
             Some(class) => class.push(item),
