@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde_json::Value as Json;
+use crate::json::{self, Json};
 
 use crate::error::Fault;
 use crate::spec::{Value, is_name};
@@ -59,7 +59,7 @@ pub fn load(path: &Path) -> Result<Config, Fault> {
 pub fn parse(text: &str) -> Result<Config, String> {
     // Editors on Windows still write a byte order mark, which JSON does not allow for.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let json: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let json = json::read(text).map_err(|error| format!("not JSON: {error}"))?;
     let Json::Object(entries) = json else {
         return Err(format!("not a JSON object but {}", describe(&json)));
     };
@@ -76,20 +76,21 @@ pub fn parse(text: &str) -> Result<Config, String> {
 }
 
 fn value(json: &Json) -> Option<Value> {
-    match json {
-        Json::Number(number) => number.as_i64().map(Value::Int),
-        Json::Array(items) => {
-            items.iter().map(Json::as_i64).collect::<Option<_>>().map(Value::List)
-        }
+    let integer = |json: &Json| match json {
+        Json::Int(value) => Some(*value),
         _ => None,
+    };
+    match json {
+        Json::Array(items) => items.iter().map(integer).collect::<Option<_>>().map(Value::List),
+        other => integer(other).map(Value::Int),
     }
 }
 
 /// What a value is that is no integer and no list of integers.
-fn ignored(json: &Json) -> &'static str {
+const fn ignored(json: &Json) -> &'static str {
     match json {
-        Json::Number(number) if number.is_u64() => "an integer beyond 63 bits",
-        Json::Number(_) => "a float",
+        Json::Large => "an integer beyond 63 bits",
+        Json::Float => "a float",
         Json::Array(_) => "a list with more than integers",
         other => describe(other),
     }
@@ -98,9 +99,9 @@ fn ignored(json: &Json) -> &'static str {
 const fn describe(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",
-        Json::Bool(_) => "a boolean",
-        Json::Number(_) => "a number",
-        Json::String(_) => "a string",
+        Json::Bool => "a boolean",
+        Json::Int(_) | Json::Large | Json::Float => "a number",
+        Json::String => "a string",
         Json::Array(_) => "a list",
         Json::Object(_) => "an object",
     }
@@ -185,13 +186,13 @@ mod tests {
             ("[1]", "not a JSON object but a list"),
             ("3", "not a JSON object but a number"),
             ("null", "not a JSON object but null"),
-            ("{\"a\": NaN}", "not JSON: expected value at line 1 column 7"),
-            ("", "not JSON: EOF while parsing a value at line 1 column 0"),
+            ("{\"a\": NaN}", "not JSON: expected a value at line 1 column 7"),
+            ("", "not JSON: expected a value at line 1 column 1"),
         ] {
             assert_eq!(parse(text).unwrap_err(), reason, "{text}");
         }
         let deep = "[".repeat(100_000);
-        assert!(parse(&deep).unwrap_err().starts_with("not JSON: recursion limit exceeded"));
+        assert!(parse(&deep).unwrap_err().starts_with("not JSON: expected less nesting"));
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub mod config;
 pub mod error;
 pub mod explain;
 pub mod expr;
+mod json;
 pub mod layout;
 pub mod lint;
 pub mod live;
