@@ -350,13 +350,8 @@ impl Packer {
             let kept: Vec<usize> =
                 twins.iter().filter_map(|class| class.first().copied()).collect();
             let mut slots: Vec<Option<Shape>> = parts.into_iter().map(Some).collect();
-            parts = twins
-                .iter()
-                .map(|class| {
-                    let members = take(&mut slots, class);
-                    Shape::overlay_of_one(members)
-                })
-                .collect();
+            parts =
+                twins.iter().map(|class| Shape::overlay_of_one(take(&mut slots, class))).collect();
             conflicts = conflicts.induced(&kept);
         }
         if parts.len() == 1 {
