@@ -220,6 +220,12 @@ fn walk(pool: &mut FlashScratch<Gpu>) -> Result<(), Error> {
 fn empty_pass(gpu: &Gpu) {
     let dims = flash_scratch::Dims { max_num_tokens: 8192 };
     let mut arena = FlashScratch::allocate(gpu, dims).unwrap();
+    // Of the second one cudarc's streams have been handed out, as to its launches: what they are given
+    // cannot be seen then, and each wait and record of an empty step is issued.
+    let mut handed_out = FlashScratch::allocate(gpu, dims).unwrap();
+    for stream in handed_out.begin(ROWS).unwrap().streams() {
+        black_box(stream.context());
+    }
     let mut per_call = FlashScratch::allocate_with(gpu, dims, Backing::PerCall).unwrap();
     let sizes = |index: usize| -> &[usize] {
         match flash_scratch::SCHEDULE.layers[index] {
@@ -247,11 +253,12 @@ fn empty_pass(gpu: &Gpu) {
     let side = gpu.cuda.create_stream("side").unwrap();
     let mut slices: Vec<CudaSlice<u8>> =
         (0..6).map(|_| stream.alloc_zeros::<u8>(1 << 20).unwrap()).collect();
-    let [ours, fallback, bare, six, tracked, order] = medians(
+    let [ours, issued, fallback, bare, six, tracked, order] = medians(
         gpu,
         20,
         [
             &mut || walk(&mut arena).unwrap(),
+            &mut || walk(&mut handed_out).unwrap(),
             &mut || walk(&mut per_call).unwrap(),
             &mut || {
                 for index in 0..LAYERS {
@@ -292,26 +299,21 @@ fn empty_pass(gpu: &Gpu) {
     )
     .map(|pass| pass / LAYERS as f64);
     head("empty pass of 43 layers, host time a layer");
-    row("this crate: guards, views, waits and events", ours, "ns", ours);
-    row("its waits and events alone", order, "ns", ours);
-    row("without them: guards and views", (ours - order).max(0.0), "ns", ours);
+    row("this crate: guards and views, and no order to issue", ours, "ns", ours);
+    row("its streams handed to cudarc: waits and events issued all the same", issued, "ns", ours);
+    row("such waits and events alone", order, "ns", ours);
     row("(a) stream-ordered allocation and free of the layer's buffers", bare, "ns", ours);
     row("(a) of all six buffers in each layer", six, "ns", ours);
     row("(a) of all six, memory pool at the driver's defaults", default_six, "ns", ours);
     row("(b) cudarc's tracked views: one writer, one reader a buffer", tracked, "ns", ours);
     row("this crate without a pool (Backing::PerCall), order included", fallback, "ns", ours);
-    let against = |scratch: f64| six / scratch.max(1.0);
     println!(
-        "ROW (a) of six buffers: {:.1} x ours; {:.1} x ours without the order, which both need",
-        against(ours),
-        against(ours - order)
+        "ROW (a) of six buffers: {:.1} x ours; {:.1} x ours with all waits and events issued",
+        six / ours,
+        six / issued
     );
     let verdict = if six >= 10.0 * ours { "PASS" } else { "FAIL" };
-    println!("CHECK {verdict} at least 10 x less host time than (a), the order included");
-    let verdict = if six >= 10.0 * (ours - order) { "PASS" } else { "FAIL" };
-    println!(
-        "CHECK {verdict} at least 10 x less host time than (a), without the order that both need"
-    );
+    println!("CHECK {verdict} at least 10 x less host time than (a)");
     graph(gpu);
 }
 

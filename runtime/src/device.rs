@@ -3,7 +3,9 @@
 //! A device executes what it is given in the order that streams and events guarantee, and in no
 //! other: `spec-format`'s *happens-before* is the contract. The pool issues, for each step, in this
 //! order: its waits, [`enter_step`](Device::enter_step), (the user's launches),
-//! [`leave_step`](Device::leave_step), and [`record`](Device::record) where a later step waits.
+//! [`leave_step`](Device::leave_step), and [`record`](Device::record) where a later step waits. A wait
+//! or a record that would change nothing is left out where the device can tell
+//! ([`issued`](Device::issued)).
 
 use scratchpool_planner::spec::Launch;
 
@@ -28,6 +30,8 @@ use crate::view::{View, ViewMut};
 ///   block, and its address does not change; where the host can dereference it, it is initialised;
 /// - a block that is dropped or [retired](Self::retire) is not given back while work that was
 ///   issued before could still touch it;
+/// - [`issued`](Self::issued) gives two equal numbers for a stream only where it was given nothing in
+///   between;
 /// - work on one stream and across events is ordered as the methods say, or, where it is not, no
 ///   memory is harmed (the host device runs one kernel at a time);
 /// - where `Stream` is [`HostStream`](crate::HostStream), memory is what [`Host`](crate::Host)
@@ -93,6 +97,18 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
 
     /// Orders whatever `stream` is given next, and all after that, after `event`.
     fn wait(&self, stream: &Self::Stream, event: &Self::Event) -> Result<(), Error>;
+
+    /// How much `stream` has been given so far, where the device sees all of it: launches, copies,
+    /// allocations, waits; everything but records. Two equal answers mean that it was given nothing in
+    /// between, and then the pool leaves out the waits and records that would change nothing. The
+    /// waits are counted too, because another pool may share the stream.
+    ///
+    /// `None`, as here, where work can come to the stream past the device: then each wait and each
+    /// record is issued.
+    fn issued(&self, stream: &Self::Stream) -> Option<u64> {
+        let _ = stream;
+        None
+    }
 
     /// Says that the launches up to [`leave_step`](Self::leave_step) are one step, whose first
     /// launch relates to the step before it on `stream` as `launch` says.

@@ -38,6 +38,7 @@ mod device;
 mod element;
 mod error;
 mod host;
+mod known;
 mod plan;
 mod pool;
 mod sanitize;

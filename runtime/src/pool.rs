@@ -178,7 +178,7 @@ impl<D: Device, P: Plan, const N: usize> PoolCore<D, P, N> {
                 } else {
                     None
                 };
-                let mut walk = Walk::new(P::SCHEDULE);
+                let mut walk = Walk::new(device, P::SCHEDULE, &lanes);
                 walk.shadow = watch.as_ref().map(|_| {
                     let (streams, steps) = (P::SCHEDULE.streams.len(), P::SCHEDULE.steps.len());
                     Box::new(Clocks::new(streams, steps))

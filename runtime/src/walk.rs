@@ -13,12 +13,16 @@
 //!
 //! Invariant: for every step before the cursor, in every layer where it runs, the waits, the step
 //! and the record were issued once, in order; or [`Walk::lost`] is set. Views are handed out only
-//! while it is not set, so whoever holds one is ordered as the proof assumes.
+//! while it is not set, so whoever holds one is ordered as the proof assumes. A wait or a record that
+//! would change nothing, because nothing was given to the streams since (see `known`), counts as
+//! issued.
 
+use scratchpool_planner::spec::Launch;
 use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepInLayer, StepRow};
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::known::Known;
 use crate::sanitize::clock::Clocks;
 
 /// A kind of layer without steps, before the first layer.
@@ -117,12 +121,19 @@ pub(crate) struct Walk {
     late: Option<Error>,
     /// How often each step has run.
     runs: Box<[u64]>,
+    /// Which waits and records would change nothing, where the device can tell of any stream.
+    known: Option<Known>,
     /// Those of a sanitized pool, told of every wait, step and record.
     pub(crate) shadow: Option<Box<Clocks>>,
 }
 
 impl Walk {
-    pub(crate) fn new(schedule: &'static ScheduleTable) -> Self {
+    pub(crate) fn new<D: Device>(
+        device: &D,
+        schedule: &'static ScheduleTable,
+        lanes: &Lanes<D>,
+    ) -> Self {
+        let tells = lanes.streams.iter().any(|stream| device.issued(stream).is_some());
         Self {
             rows: 0,
             layer: 0,
@@ -134,6 +145,7 @@ impl Walk {
             lost: false,
             late: None,
             runs: schedule.steps.iter().map(|_| 0).collect(),
+            known: tells.then(|| Known::new(schedule)),
             shadow: None,
         }
     }
@@ -403,7 +415,11 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         if ready.here.records {
             let event = self.lanes.events.get(ready.step).and_then(|events| events.of_run(run));
             let Some(event) = event else { return Err(no_events(ready.step)) };
-            self.device.record(ready.stream, event)?;
+            if self.walk.known.is_none() {
+                self.device.record(ready.stream, event)?;
+            } else {
+                self.record_what_is_new(ready, event, event_of(ready.step, ready.row, run))?;
+            }
             if let Some(clocks) = &mut self.walk.shadow {
                 clocks.record(usize::from(ready.row.stream), event_of(ready.step, ready.row, run));
             }
@@ -420,13 +436,54 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             let Some(run) = runs.checked_sub(1 + u64::from(wait.back)) else { continue };
             let event = self.lanes.events.get(step).and_then(|events| events.of_run(run));
             let Some(event) = event else { return Err(no_events(step)) };
-            self.device.wait(ready.stream, event)?;
+            if self.walk.known.is_none() {
+                self.device.wait(ready.stream, event)?;
+            } else if let Some(row) = self.schedule.steps.get(step) {
+                self.wait_for_what_is_new(ready, event, event_of(step, row, run))?;
+            }
             if let Some(clocks) = &mut self.walk.shadow
                 && let Some(row) = self.schedule.steps.get(step)
             {
                 clocks.wait(usize::from(ready.row.stream), event_of(step, row, run));
             }
         }
+        Ok(())
+    }
+
+    /// Records an event, unless it stands already for all that its stream holds.
+    #[inline(never)]
+    fn record_what_is_new(
+        &mut self,
+        ready: &Ready<'l, D>,
+        event: &D::Event,
+        number: usize,
+    ) -> Result<(), Error> {
+        let (device, stream) = (self.device, usize::from(ready.row.stream));
+        let Some(known) = &mut self.walk.known else { return device.record(ready.stream, event) };
+        if known.changes(stream, number, device.issued(ready.stream)) {
+            device.record(ready.stream, event)?;
+            known.recorded(stream, number);
+        }
+        Ok(())
+    }
+
+    /// Waits for an event, unless the step comes after all that it stands for already.
+    #[inline(never)]
+    fn wait_for_what_is_new(
+        &mut self,
+        ready: &Ready<'l, D>,
+        event: &D::Event,
+        number: usize,
+    ) -> Result<(), Error> {
+        let (device, stream) = (self.device, usize::from(ready.row.stream));
+        let Some(known) = &mut self.walk.known else { return device.wait(ready.stream, event) };
+        // Only a full step comes after all that its own stream holds.
+        if ready.row.launch == Launch::Full && known.covers(stream, number) {
+            return Ok(());
+        }
+        known.look(stream, device.issued(ready.stream));
+        device.wait(ready.stream, event)?;
+        known.waited(stream, number, device.issued(ready.stream));
         Ok(())
     }
 

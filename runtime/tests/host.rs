@@ -523,3 +523,36 @@ fn impossible_sizes_are_errors() {
         assert_eq!(Host::base(&memory).addr() as u64 % align, 0);
     }
 }
+
+#[test]
+fn what_a_stream_was_given_is_counted_but_not_what_was_recorded() {
+    let host = Host::random(1);
+    let (stream, other) = (host.create_stream("one").unwrap(), host.create_stream("two").unwrap());
+    let event = host.create_event().unwrap();
+    let mut last = host.issued(&stream);
+    assert!(last.is_some());
+    let mut grew = |what: &str| {
+        let now = host.issued(&stream);
+        let grew = now != last;
+        last = now;
+        assert!(!grew || now > Some(0), "{what}");
+        grew
+    };
+    host.record(&stream, &event).unwrap();
+    host.record(&other, &event).unwrap();
+    other.launch((), |()| {}).unwrap();
+    host.enter_step(&stream, Launch::Full).unwrap();
+    host.leave_step(&stream).unwrap();
+    assert!(!grew("nothing"));
+    stream.launch((), |()| {}).unwrap();
+    assert!(grew("a launch"));
+    host.wait(&stream, &event).unwrap();
+    assert!(grew("a wait"));
+    let memory = host.allocate(4, 4).unwrap();
+    // SAFETY: the block has four bytes, and no view of it exists.
+    unsafe { host.write_bytes(&stream, Host::base(&memory), &[1, 2, 3, 4]) }.unwrap();
+    assert!(grew("a copy"));
+    // SAFETY: as above.
+    unsafe { host.fill_bytes(&stream, Host::base(&memory), 4, 9) }.unwrap();
+    assert!(grew("a fill"));
+}

@@ -100,6 +100,9 @@ pub trait Lab: Device {
     /// Keeps the stream busy, where time passes on its own.
     fn spin(&self, stream: &Self::Stream, micros: u64) -> Result<(), Error>;
 
+    /// As `spin`, but as a launch of the step, which the runtime counts.
+    fn delay(&self, stream: &Self::Stream, micros: u64) -> Result<(), Error>;
+
     /// Waits for everything, and takes the count of wrong words.
     fn wrong(&self) -> Result<u64, Error>;
 
@@ -196,6 +199,9 @@ macro_rules! delegate {
         }
         fn is_capturing(&self, stream: &$stream) -> bool {
             self.$field.is_capturing(stream)
+        }
+        fn issued(&self, stream: &$stream) -> Option<u64> {
+            self.$field.issued(stream)
         }
         unsafe fn read_bytes(
             &self,
@@ -320,6 +326,9 @@ impl Lab for HostLab {
     fn spin(&self, _: &HostStream, _: u64) -> Result<(), Error> {
         Ok(())
     }
+    fn delay(&self, _: &HostStream, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
 
     fn wrong(&self) -> Result<u64, Error> {
         self.host.synchronize()?;
@@ -431,6 +440,12 @@ impl Lab for Gpu {
         Ok(())
     }
 
+    fn delay(&self, stream: &Stream, micros: u64) -> Result<(), Error> {
+        let cycles = micros * CYCLES;
+        // SAFETY: the kernel takes one integer and touches no memory.
+        unsafe { stream.kernel(&self.kernels.spin).arg(&cycles).launch(ONE) }
+    }
+
     fn wrong(&self) -> Result<u64, Error> {
         self.cuda.synchronize()?;
         let (stream, at) = (&self.kernels.stream, Cuda::base(&self.kernels.wrong));
@@ -510,6 +525,9 @@ impl<D: Lab> Lab for Muted<D> {
     }
     fn spin(&self, stream: &D::Stream, micros: u64) -> Result<(), Error> {
         self.lab.spin(stream, micros)
+    }
+    fn delay(&self, stream: &D::Stream, micros: u64) -> Result<(), Error> {
+        self.lab.delay(stream, micros)
     }
     fn wrong(&self) -> Result<u64, Error> {
         self.lab.wrong()

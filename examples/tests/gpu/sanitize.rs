@@ -191,7 +191,7 @@ fn a_foreign_stream_is_found(gpu: &Gpu) {
 fn correct_passes_are_found_correct_with_the_same_results_on_the_host() {
     for seed in 0..3 {
         let lab = HostLab::new(Host::random(seed));
-        assert_eq!(flash::run(&lab, Backing::Sanitized, 4, [1, 0, 2], None).unwrap(), 0);
+        assert_eq!(flash::run(&lab, Backing::Sanitized, 4, [1, 0, 2], flash::PLAIN).unwrap(), 0);
     }
 }
 
@@ -199,7 +199,7 @@ fn correct_passes_are_found_correct_with_the_same_results_on_the_host() {
 fn correct_passes_are_found_correct_with_the_same_results_on_the_gpu() {
     let Some(turn) = gpu("the sanitizer finds nothing in correct passes") else { return };
     let passes = [16, 8, 16, 4, 16, 0, 1, 64];
-    let wrong = flash::run(&turn.gpu, Backing::Sanitized, 64, passes, None).unwrap();
+    let wrong = flash::run(&turn.gpu, Backing::Sanitized, 64, passes, flash::PLAIN).unwrap();
     say(&format!("RESULT sanitized flash, rows {passes:?}: no violation, {wrong} wrong words"));
     assert_eq!(wrong, 0);
 }

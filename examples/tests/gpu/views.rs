@@ -3,7 +3,8 @@
 use scratchpool::cuda::cudarc::driver::{
     CudaContext, DevicePtr as _, DeviceSlice as _, PushKernelArg as _,
 };
-use scratchpool::cuda::{Cuda, CudaError, nvrtc};
+use scratchpool::cuda::{CaptureMode, Cuda, CudaError, Stream, nvrtc};
+use scratchpool::tables::Launch;
 use scratchpool::{Backing, Device, Error, Host, bf16, scratch_pool};
 use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
 
@@ -286,4 +287,64 @@ fn values_of_all_kinds_go_to_the_device_and_back() {
         let back = gpu.copy_to_host(step.buffers().q).unwrap();
         assert_eq!(bits(&back), bits(&values));
     }
+}
+
+#[test]
+fn what_a_stream_was_given_is_counted_until_it_is_handed_out_on_the_gpu() {
+    let Some(turn) = gpu("what a stream was given is counted") else { return };
+    let (gpu, cuda) = (&turn.gpu, &turn.gpu.cuda);
+    let (one, two) = (cuda.create_stream("one").unwrap(), cuda.create_stream("two").unwrap());
+    let event = cuda.create_event().unwrap();
+    let grows = |what: &str, stream: &Stream, act: &dyn Fn()| {
+        let before = cuda.issued(stream).unwrap();
+        act();
+        assert!(cuda.issued(stream).unwrap() > before, "{what}");
+    };
+    cuda.record(&two, &event).unwrap();
+    let memory = cuda.allocate(64, 64).unwrap();
+    let base = Cuda::base(&memory);
+    grows("a launch", &one, &|| gpu.delay(&one.clone(), 1).unwrap());
+    grows("a wait", &one, &|| cuda.wait(&one, &event).unwrap());
+    // SAFETY: the block has 64 bytes, and no view of it exists.
+    grows("a memset", &one, &|| unsafe { cuda.fill_bytes(&one, base, 64, 1) }.unwrap());
+    // SAFETY: as above.
+    grows("a copy", &one, &|| unsafe { cuda.write_bytes(&one, base, &[0; 64]) }.unwrap());
+    grows("an allocation", &one, &|| drop(cuda.allocate_on(&one, 64, 64).unwrap()));
+    grows("giving back", &one, &|| {
+        let memory = cuda.allocate_on(&two, 64, 64).unwrap();
+        let count = cuda.issued(&one).unwrap();
+        cuda.retire(memory, [&one].into_iter()).unwrap();
+        // `two` waits for `one` and frees; `one` is given nothing.
+        assert_eq!(cuda.issued(&one).unwrap(), count);
+        gpu.delay(&one, 1).unwrap();
+    });
+    let count = cuda.issued(&one);
+    cuda.record(&one, &event).unwrap();
+    cuda.enter_step(&one, Launch::Full).unwrap();
+    cuda.leave_step(&one).unwrap();
+    gpu.delay(&two, 1).unwrap();
+    assert_eq!((cuda.issued(&one), count.is_some()), (count, true), "nothing was given");
+
+    // A capture is not looked into; a replay is something given to each of its streams.
+    let lanes = [one.clone(), two.clone()];
+    let capture = cuda.capture(&lanes, 1, CaptureMode::ThreadLocal).unwrap();
+    assert_eq!(cuda.issued(&one), None);
+    gpu.delay(&one, 1).unwrap();
+    let graph = capture.end().unwrap();
+    for stream in &lanes {
+        grows("a replay", stream, &|| graph.replay(1).unwrap());
+    }
+    let alone = cuda.capture(&lanes[..1], 1, CaptureMode::ThreadLocal).unwrap();
+    gpu.delay(&one, 1).unwrap();
+    let alone = alone.end().unwrap();
+    grows("a replay on one stream", &one, &|| alone.replay(1).unwrap());
+
+    // Whoever has the driver's stream may give it anything.
+    assert!(one.context().ordinal() == 0);
+    assert_eq!(cuda.issued(&one), None);
+    assert!(!two.handle().is_null());
+    assert_eq!(cuda.issued(&two), None);
+    let theirs = cuda.stream(cuda.context().new_stream().unwrap(), "theirs").unwrap();
+    assert_eq!(cuda.issued(&theirs), None);
+    cuda.synchronize().unwrap();
 }

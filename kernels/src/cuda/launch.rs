@@ -179,7 +179,7 @@ impl Site<'_> {
         align: u64,
     ) -> Result<u64, Error> {
         let (address, stream) = placed.place();
-        if stream.handle() != self.stream.handle() {
+        if stream != self.stream {
             let (view, launch) = (stream.name(), self.stream.name());
             return Err(scratchpool::Error::ForeignStream { view, launch }.into());
         }

@@ -32,9 +32,10 @@
 //! | dropping a pool | its arena stays with the graph, or is freed after the capture |
 
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
-use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::{CudaGraph, CudaStream};
 
 use super::memory::Block;
 use super::stream::{EAGER, Stream, barrier, fork_from_first, join_into_first};
@@ -108,7 +109,7 @@ impl Cuda {
         let arenas = arenas_of(&lanes);
         barrier(&lanes)?;
         let first = first.clone();
-        raw::named("cuStreamBeginCapture", first.begin_capture(mode.raw()))?;
+        raw::named("cuStreamBeginCapture", first.give().begin_capture(mode.raw()))?;
         let era = self.shared.open_capture(&lanes);
         for lane in &lanes {
             lane.lane.era.set(era);
@@ -143,7 +144,7 @@ impl Capture {
         self.open = false;
         let joined = join_into_first(&self.lanes);
         let ended = match self.lanes.first() {
-            Some(first) => raw::named("cuStreamEndCapture", end(first)),
+            Some(first) => raw::named("cuStreamEndCapture", end(first.give())),
             None => Ok(None),
         };
         for lane in &self.lanes {
@@ -168,7 +169,7 @@ fn arenas_of(lanes: &[Stream]) -> Vec<Rc<Block>> {
     arenas
 }
 
-fn end(first: &Stream) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {
+fn end(first: &Arc<CudaStream>) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {
     match first.end_capture(CUgraphInstantiate_flags(0)) {
         // A capture that is broken stays attached to its stream until it is ended once more.
         Err(error) => {
@@ -216,6 +217,10 @@ impl Graph {
             lane.check_eager("replaying a graph")?;
         }
         join_into_first(&self.lanes)?;
+        // The graph launches itself on the first stream, past the count.
+        for lane in &self.lanes {
+            lane.give();
+        }
         raw::named("cuGraphLaunch", self.replayed.launch())?;
         fork_from_first(&self.lanes)?;
         Ok(())
@@ -237,7 +242,7 @@ impl Drop for Graph {
         if let Some(first) = self.lanes.first()
             && !first.lane.shared.is_capturing()
         {
-            let _ = raw::synchronize(&first.lane.stream);
+            let _ = raw::synchronize(first.peek());
         }
     }
 }

@@ -141,9 +141,8 @@ impl<'a> KernelCall<'a> {
             && self.stream.lane.shared.capability.0 >= FIRST_PROGRAMMATIC;
         let function = self.function.cu_function();
         // SAFETY: the caller's promise; the arguments are borrowed for `'a`.
-        let launched = unsafe {
-            raw::launch(&self.stream.lane.stream, function, config, programmatic, arguments)
-        };
+        let launched =
+            unsafe { raw::launch(self.stream.give(), function, config, programmatic, arguments) };
         // What was not launched leaves its place in the order to the next launch.
         launched.inspect_err(|_| self.stream.owe_full())?;
         Ok(())

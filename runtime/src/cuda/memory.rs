@@ -86,7 +86,7 @@ impl Memory {
         if bytes == 0 {
             return Ok(Self { start: align, kind: Kind::Nothing });
         }
-        let start = raw::allocate_async(&stream.lane.stream, size)
+        let start = raw::allocate_async(stream.give(), size)
             .map_err(|error| refused(error, bytes, align))?;
         let ordered = Ordered { stream: stream.clone(), raw: start };
         Ok(Self { start: aligned(start, align), kind: Kind::Ordered(Some(ordered)) })
@@ -114,7 +114,7 @@ impl Memory {
         let Some(Ordered { stream, raw: start }) = ordered.take() else { return Ok(()) };
         let user = |other: &&Stream| other.lane.id != stream.lane.id;
         for other in streams.filter(user) {
-            if let Err(error) = join(&stream.lane.stream, other) {
+            if let Err(error) = join(stream.give(), other) {
                 // Unordered, it must not be freed here: its drop waits.
                 *ordered = Some(Ordered { stream, raw: start });
                 return Err(error);
@@ -122,7 +122,7 @@ impl Memory {
         }
         // SAFETY: allocated from this stream, taken out above, and all streams that may have used
         // it are joined.
-        unsafe { raw::free_async(&stream.lane.stream, start) }
+        unsafe { raw::free_async(stream.give(), start) }
     }
 }
 

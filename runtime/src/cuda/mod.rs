@@ -165,7 +165,7 @@ impl Cuda {
         if stream.context() != &self.shared.context {
             return Err(CudaError::ForeignContext.into());
         }
-        Ok(Stream::new(&self.shared, stream, name)?)
+        Ok(Stream::foreign(&self.shared, stream, name)?)
     }
 
     /// Device memory that is free, and all there is, in bytes.
@@ -394,7 +394,7 @@ unsafe impl Device for Cuda {
         raw::bind(&self.shared.context)?;
         // Through cudarc, which then knows that its own slices have several streams to mind.
         let stream = raw::named("cuStreamCreate", self.shared.context.new_stream())?;
-        Ok(Stream::new(&self.shared, stream, name)?)
+        Ok(Stream::own(&self.shared, stream, name)?)
     }
 
     fn owns(&self, stream: &Stream) -> bool {
@@ -413,6 +413,11 @@ unsafe impl Device for Cuda {
     #[inline]
     fn wait(&self, stream: &Stream, event: &Event) -> Result<(), Error> {
         Ok(event.make_wait(stream)?)
+    }
+
+    #[inline]
+    fn issued(&self, stream: &Stream) -> Option<u64> {
+        stream.issued()
     }
 
     #[inline]
@@ -456,7 +461,7 @@ unsafe impl Device for Cuda {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        Ok(unsafe { raw::read(&stream.lane.stream, from.addr() as u64, into) }?)
+        Ok(unsafe { raw::read(stream.give(), from.addr() as u64, into) }?)
     }
 
     unsafe fn write_bytes(&self, stream: &Stream, to: *mut u8, from: &[u8]) -> Result<(), Error> {
@@ -465,7 +470,7 @@ unsafe impl Device for Cuda {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        Ok(unsafe { raw::write(&stream.lane.stream, to.addr() as u64, from) }?)
+        Ok(unsafe { raw::write(stream.give(), to.addr() as u64, from) }?)
     }
 
     unsafe fn fill_bytes(
@@ -479,7 +484,7 @@ unsafe impl Device for Cuda {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        Ok(unsafe { raw::fill(&stream.lane.stream, to.addr() as u64, bytes, value) }?)
+        Ok(unsafe { raw::fill(stream.give(), to.addr() as u64, bytes, value) }?)
     }
 
     unsafe fn find_other(
@@ -495,7 +500,7 @@ unsafe impl Device for Cuda {
         }
         let (watch, from) = (self.shared.watch()?, from.addr() as u64);
         // SAFETY: the caller's promise.
-        Ok(unsafe { watch.find_other(&stream.lane.stream, from, bytes, value) }?)
+        Ok(unsafe { watch.find_other(stream.give(), from, bytes, value) }?)
     }
 
     unsafe fn digest(&self, stream: &Stream, from: *const u8, bytes: usize) -> Result<u64, Error> {
@@ -505,7 +510,7 @@ unsafe impl Device for Cuda {
         }
         let (watch, from) = (self.shared.watch()?, from.addr() as u64);
         // SAFETY: the caller's promise.
-        Ok(unsafe { watch.digest(&stream.lane.stream, from, bytes) }?)
+        Ok(unsafe { watch.digest(stream.give(), from, bytes) }?)
     }
 }
 

@@ -15,6 +15,13 @@
 //! Invariant: a wait is left out only where both streams took part in the capture whose edge it
 //! crosses; every such edge, and every replay, is fenced by barriers over just those streams. All
 //! else is an error ([`CudaError::OutsideCapture`]), never an order silently lost.
+//!
+//! # What it was given
+//!
+//! A stream counts what it is given, so that a pool leaves out records and waits that would change
+//! nothing. Invariant: whatever in this crate gives it something takes the driver's stream from
+//! [`Stream::give`], which counts; who takes it from outside, by `Deref` or [`Stream::handle`], may give it
+//! anything at any time, and from then on nothing is left out. Nor is it in a capture.
 
 use std::cell::Cell;
 use std::fmt;
@@ -32,12 +39,18 @@ use super::{CudaError, Shared, raw};
 /// The era of work that is executed as it is issued.
 pub(super) const EAGER: u64 = 1;
 
+/// The count of a stream that may be given something from outside.
+const UNSEEN: u64 = u64::MAX;
+
 /// The era of an event that has not been recorded.
 const NEVER: u64 = 0;
 
 /// A stream of the CUDA device. Cloning gives another handle to the same one.
 ///
-/// It dereferences to cudarc's stream, so cudarc's launches, copies and libraries take it:
+/// It dereferences to cudarc's stream, so cudarc's launches, copies and libraries take it. What they
+/// give it cannot be seen from here, so that from the first time on every wait and record of its steps
+/// is issued; launched on by [`kernel`](Self::kernel) alone, steps that launch nothing cost no call of
+/// the driver's.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,7 +69,9 @@ pub struct Stream {
 
 /// What all handles of a stream share.
 pub(super) struct Lane {
-    pub(super) stream: Arc<CudaStream>,
+    stream: Arc<CudaStream>,
+    /// How often it was given something; [`UNSEEN`] once it may be given something from outside.
+    given: Cell<u64>,
     pub(super) name: &'static str,
     /// A number of its own.
     pub(super) id: u32,
@@ -90,14 +105,34 @@ const fn stronger(a: Launch, b: Launch) -> Launch {
 }
 
 impl Stream {
-    pub(super) fn new(
+    /// A stream that nobody else has.
+    pub(super) fn own(
         shared: &Rc<Shared>,
         stream: Arc<CudaStream>,
         name: &'static str,
     ) -> Result<Self, CudaError> {
+        Self::new(shared, stream, name, 0)
+    }
+
+    /// A stream of the caller's.
+    pub(super) fn foreign(
+        shared: &Rc<Shared>,
+        stream: Arc<CudaStream>,
+        name: &'static str,
+    ) -> Result<Self, CudaError> {
+        Self::new(shared, stream, name, UNSEEN)
+    }
+
+    fn new(
+        shared: &Rc<Shared>,
+        stream: Arc<CudaStream>,
+        name: &'static str,
+        given: u64,
+    ) -> Result<Self, CudaError> {
         let tail = raw::named("cuEventCreate", shared.context.new_event(None))?;
         let lane = Lane {
             stream,
+            given: Cell::new(given),
             name,
             id: shared.next_lane(),
             shared: Rc::clone(shared),
@@ -117,7 +152,29 @@ impl Stream {
 
     /// The driver's handle, for other libraries. It lives as long as a handle of this stream.
     pub fn handle(&self) -> CUstream {
+        self.lane.given.set(UNSEEN);
         self.lane.stream.cu_stream()
+    }
+
+    /// The driver's stream, to give it something: it is counted.
+    #[inline]
+    pub(super) fn give(&self) -> &Arc<CudaStream> {
+        let given = &self.lane.given;
+        given.set(given.get().saturating_add(1));
+        &self.lane.stream
+    }
+
+    /// The driver's stream, to ask it, or to record what it holds.
+    #[inline]
+    pub(super) fn peek(&self) -> &CudaStream {
+        &self.lane.stream
+    }
+
+    /// How often it was given something, where that can be known.
+    #[inline]
+    pub(super) fn issued(&self) -> Option<u64> {
+        let given = self.lane.given.get();
+        (given != UNSEEN && !self.is_capturing()).then_some(given)
     }
 
     /// Whether a graph is being captured from it by this crate.
@@ -168,9 +225,19 @@ impl Deref for Stream {
     type Target = Arc<CudaStream>;
 
     fn deref(&self) -> &Arc<CudaStream> {
+        self.lane.given.set(UNSEEN);
         &self.lane.stream
     }
 }
+
+/// Whether they are handles of the same stream of the driver's.
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.lane.stream.cu_stream() == other.lane.stream.cu_stream()
+    }
+}
+
+impl Eq for Stream {}
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -195,7 +262,7 @@ impl Event {
 
     #[inline]
     pub(super) fn record(&self, stream: &Stream) -> Result<(), CudaError> {
-        raw::record(&self.handle, &stream.lane.stream)?;
+        raw::record(&self.handle, stream.peek())?;
         self.era.set(stream.lane.era.get());
         self.lane.set(stream.lane.id);
         Ok(())
@@ -204,7 +271,7 @@ impl Event {
     #[inline]
     pub(super) fn make_wait(&self, stream: &Stream) -> Result<(), CudaError> {
         if self.era.get() == stream.lane.era.get() {
-            return raw::wait(&stream.lane.stream, &self.handle);
+            return raw::wait(stream.give(), &self.handle);
         }
         self.wait_across(stream)
     }
@@ -247,8 +314,8 @@ pub(super) fn barrier(lanes: &[Stream]) -> Result<(), CudaError> {
 pub(super) fn join_into_first(lanes: &[Stream]) -> Result<(), CudaError> {
     let Some((first, others)) = lanes.split_first() else { return Ok(()) };
     for other in others {
-        raw::record(&other.lane.tail, &other.lane.stream)?;
-        raw::wait(&first.lane.stream, &other.lane.tail)?;
+        raw::record(&other.lane.tail, other.peek())?;
+        raw::wait(first.give(), &other.lane.tail)?;
     }
     Ok(())
 }
@@ -259,16 +326,16 @@ pub(super) fn fork_from_first(lanes: &[Stream]) -> Result<(), CudaError> {
     if others.is_empty() {
         return Ok(());
     }
-    raw::record(&first.lane.tail, &first.lane.stream)?;
+    raw::record(&first.lane.tail, first.peek())?;
     for other in others {
-        raw::wait(&other.lane.stream, &first.lane.tail)?;
+        raw::wait(other.give(), &first.lane.tail)?;
     }
     Ok(())
 }
 
 /// Orders `stream` after all that `other` holds.
 pub(super) fn join(stream: &CudaStream, other: &Stream) -> Result<(), CudaError> {
-    raw::record(&other.lane.tail, &other.lane.stream)?;
+    raw::record(&other.lane.tail, other.peek())?;
     raw::wait(stream, &other.lane.tail)
 }
 

@@ -38,7 +38,7 @@ fn pointer_on<'a>(
     own: &Stream,
     stream: &'a CudaStream,
 ) -> (CUdeviceptr, SyncOnDrop<'a>) {
-    if stream.cu_stream() == own.handle() {
+    if stream.cu_stream() == own.peek().cu_stream() {
         return (address, SyncOnDrop::Record(None));
     }
     own.lane.foreign.set(address);
@@ -90,7 +90,7 @@ macro_rules! slices {
         {
             fn lend(&self, stream: &CudaStream) -> Lease {
                 let own = $view::stream(self);
-                if stream.cu_stream() != own.handle() {
+                if stream.cu_stream() != own.peek().cu_stream() {
                     own.lane.foreign.set(self.address());
                 }
                 Lease { address: self.address(), bytes: self.bytes() }

@@ -90,6 +90,8 @@ pub struct HostStream {
     queue: Rc<Queue>,
     name: &'static str,
     lane: usize,
+    /// How often it was given something.
+    given: Cell<u64>,
 }
 
 /// An event of the host device: the nodes it stands for.
@@ -239,6 +241,16 @@ impl HostStream {
         self.name
     }
 
+    fn give(&self, kernel: impl FnOnce() + 'static) -> Result<(), Error> {
+        self.count();
+        self.queue.launch(self.lane, kernel)
+    }
+
+    #[inline]
+    fn count(&self) {
+        self.given.set(self.given.get() + 1);
+    }
+
     /// Launches a kernel: a closure that gets a slice for each view of `args`, which is one view
     /// or a tuple of up to eight. Views are moved in; [`ViewMut::reborrow`] keeps one.
     ///
@@ -257,7 +269,7 @@ impl HostStream {
             return Err(Error::ForeignStream { view, launch: self.name });
         }
         let raw = args.into_raw();
-        self.queue.launch(self.lane, move || {
+        self.give(move || {
             // SAFETY: called once, by the queue, which runs one kernel at a time and keeps the
             // memory until then; the views were checked to be disjoint by the borrow checker.
             let slices = unsafe { A::slices(raw) };
@@ -305,7 +317,7 @@ unsafe impl Device for Host {
 
     fn create_stream(&self, name: &'static str) -> Result<HostStream, Error> {
         let lane = self.queue.with(Executor::add_lane)?;
-        Ok(HostStream { queue: Rc::clone(&self.queue), name, lane })
+        Ok(HostStream { queue: Rc::clone(&self.queue), name, lane, given: Cell::new(0) })
     }
 
     fn owns(&self, stream: &HostStream) -> bool {
@@ -323,7 +335,14 @@ unsafe impl Device for Host {
 
     #[inline]
     fn wait(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
+        stream.count();
         stream.queue.with(|executor| executor.wait(stream.lane, &event.covered.borrow()))
+    }
+
+    #[inline]
+    fn issued(&self, stream: &HostStream) -> Option<u64> {
+        // In the order of issue, waits and records do nothing anyway.
+        self.queue.executor.is_some().then(|| stream.given.get())
     }
 
     #[inline]
@@ -360,7 +379,7 @@ unsafe impl Device for Host {
         from: &[u8],
     ) -> Result<(), Error> {
         let from: Box<[u8]> = from.into();
-        stream.queue.launch(stream.lane, move || {
+        stream.give(move || {
             // SAFETY: the caller's promise, and the queue keeps the block until this has run, one
             // kernel at a time.
             unsafe { from.as_ptr().copy_to_nonoverlapping(to, from.len()) };

@@ -10,6 +10,7 @@
 
 pub mod counting;
 pub mod deaf;
+pub mod ledger;
 pub mod recorder;
 pub mod toy;
 
