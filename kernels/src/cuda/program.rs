@@ -40,8 +40,7 @@ pub const PROGRAMS: [Program; 6] = [
         "q_insert_rows_fp8_1" "q_insert_rows_fp8_2" "q_insert_rows_fp8_4"
         "q_insert_fp8_fp8_1" "q_insert_fp8_fp8_2" "q_insert_fp8_fp8_4"),
     program!("indexer_q":
-        "indexer_q_fp8_any" "indexer_q_fp8_2" "indexer_q_fp8_4"
-        "indexer_q_mxfp4_any" "indexer_q_mxfp4_2" "indexer_q_mxfp4_4"),
+        "indexer_q_fp8_any" "indexer_q_fp8_4" "indexer_q_mxfp4_any" "indexer_q_mxfp4_4"),
     program!("topk_map":
         "topk_map_warp" "topk_map_in_place" "topk_map_packed" "combine_indices"),
     program!("compressor":
