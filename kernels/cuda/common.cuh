@@ -110,19 +110,19 @@ INLINE u32 mxfp4_scale(float amax) {
     return min(ceil_log2_byte(__fmul_rn(fmaxf(amax, least), 1.0f / 6.0f)), 254u);
 }
 
-// 2^(127 - byte - 14): brings E2M1's values to where f16 has the same subnormal threshold.
-INLINE float mxfp4_to_f16_scale(u32 byte) {
-    const float inverse = byte == 254 ? __uint_as_float(1u << 22) : __uint_as_float((254 - byte) << 23);
-    return inverse * (1.0f / 16384.0f);
+// The inverse of an MXFP4 block's scale, 2^(127 - byte).
+INLINE float mxfp4_inverse(u32 byte) {
+    return byte == 254 ? __uint_as_float(1u << 22) : __uint_as_float((254 - byte) << 23);
 }
 
-// The same for a byte that a finite block has, at most 253.
-INLINE float finite_mxfp4_to_f16_scale(u32 byte) {
-    return __uint_as_float((254 - byte) << 23) * (1.0f / 16384.0f);
-}
+// Targets that have an instruction for E2M1: from sm_100 on, where the name ends in `a` or `f`.
+#if __CUDA_ARCH__ >= 1000 && (defined(__CUDA_ARCH_SPECIFIC__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
+#define CONVERTS_TO_E2M1
+#endif
 
-// Two E2M1 codes, in bits 0..4 and 16..20, of values times `scale` of mxfp4_to_f16_scale. In f16
-// an E2M1 value times 2^-14 differs from its code by nine more mantissa bits only, normal or not, so
+#ifndef CONVERTS_TO_E2M1
+// Two E2M1 codes, in bits 0..4 and 16..20, of values times `scale`, which is 2^-14 over the block's. In
+// f16 an E2M1 value times 2^-14 differs from its code by nine more mantissa bits only, normal or not, so
 // rounding is integer addition. Exact for bf16 input: what f16 cannot hold is below the first step.
 // The minimum takes infinities to 6, and NaN, which it drops.
 INLINE u32 e2m1x2(float low, float high, float scale) {
@@ -132,41 +132,26 @@ INLINE u32 e2m1x2(float low, float high, float scale) {
     const u32 rounded = (magnitude + 0x00ff00ffu + ((magnitude >> 9) & 0x00010001u)) >> 9;
     return (rounded & 0x00070007u) | ((half2 >> 12) & 0x00080008u);
 }
+#endif
 
-// Four codes in the low 16 bits, the first lowest.
-INLINE u32 e2m1x4(float a, float b, float c, float d, float scale) {
+// Four E2M1 codes in the low 16 bits, the first lowest, of values over a scale. To nearest, ties to
+// even; infinities become 6 with their sign, and NaN 6.
+INLINE u32 e2m1x4(float a, float b, float c, float d, float inverse) {
+#ifdef CONVERTS_TO_E2M1
+    u32 codes;
+    asm("{\n"
+        ".reg .b8 low, high;\n"
+        "cvt.rn.satfinite.e2m1x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e2m1x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high, low, high};\n"
+        "}"
+        : "=r"(codes) : "f"(a * inverse), "f"(b * inverse), "f"(c * inverse), "f"(d * inverse));
+    return codes;
+#else
+    const float scale = inverse * (1.0f / 16384.0f);
     const u32 both = e2m1x2(a, b, scale) | e2m1x2(c, d, scale) << 8;
     return both | both >> 12;
-}
-
-// Eight codes, the first in the lowest bits.
-INLINE u32 e2m1x8(const float* x, float scale) {
-    return __byte_perm(e2m1x4(x[0], x[1], x[2], x[3], scale), e2m1x4(x[4], x[5], x[6], x[7], scale), 0x5410);
-}
-
-// The same for finite values that the scale brings to 6 at most, with fewer operations on the ALU, which
-// is what bounds a kernel that does little else: shifts are products, on the idle multiplier.
-INLINE u32 rounded_e2m1x2(float low, float high, float scale) {
-    u32 half2, rounded;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(half2) : "f"(high * scale), "f"(low * scale));
-    // half2 + 0x00ff00ff + bit 9 of each half: the high word of a product with 2^23 is a shift by 9.
-    asm("mad.hi.u32 %0, %1, %2, %3;"
-        : "=r"(rounded) : "r"(half2 & 0x02000200u), "r"(1u << 23), "r"(half2 + 0x00ff00ffu));
-    return rounded;
-}
-
-// Codes 0 and 1 in byte 1, 2 and 3 in byte 3, of two rounded sums. Those keep sign and code in their
-// high bytes, which are picked with neighbours swapped, so that a product joins them.
-INLINE u32 picked_e2m1x4(u32 a, u32 b) {
-    const u32 high = __byte_perm(a, b, 0x5713);
-    const u32 codes = ((high >> 1) & 0x07070707u) | ((high >> 4) & 0x08080808u);
-    return codes * 0x1001u;
-}
-
-INLINE u32 finite_e2m1x8(const float* x, float scale) {
-    const u32 a = picked_e2m1x4(rounded_e2m1x2(x[0], x[1], scale), rounded_e2m1x2(x[2], x[3], scale));
-    const u32 b = picked_e2m1x4(rounded_e2m1x2(x[4], x[5], scale), rounded_e2m1x2(x[6], x[7], scale));
-    return __byte_perm(a, b, 0x7531);
+#endif
 }
 
 // The larger magnitude of each half, the sign left undefined. With KEEP a NaN is kept, else dropped.

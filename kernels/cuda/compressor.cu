@@ -131,8 +131,8 @@ INLINE void store_entry(const StoreParams& p, u32 token, i64 position, u32 ratio
     u8* base = p.cache + block * p.stride;
     if (FORMAT == INDEX_MXFP4) {
         const u32 byte = mxfp4_scale(amax);
-        const float scale = mxfp4_to_f16_scale(byte);
-        *(u16*)(base + (u64)entry * 64 + 2 * thread) = (u16)e2m1x4(x[0], x[1], x[2], x[3], scale);
+        const float inverse = mxfp4_inverse(byte);
+        *(u16*)(base + (u64)entry * 64 + 2 * thread) = (u16)e2m1x4(x[0], x[1], x[2], x[3], inverse);
         if ((thread & 7) == 0) base[(u64)p.block_size * 64 + (u64)entry * 4 + thread / 8] = (u8)byte;
         return;
     }

@@ -44,7 +44,7 @@ use crate::tensor::{In, Out};
 /// ```
 pub struct CudaKernels {
     q_insert: [[[CudaFunction; 3]; 3]; 2],
-    indexer_q: [[CudaFunction; 3]; 2],
+    indexer_q: [[CudaFunction; 2]; 2],
     topk_map: [CudaFunction; 3],
     combine_indices: CudaFunction,
     save_state: CudaFunction,
@@ -111,7 +111,7 @@ impl CudaKernels {
         };
         let mut three = || -> Result<_, Error> { Ok([next()?, next()?, next()?]) };
         let q_insert = [[three()?, three()?, three()?], [three()?, three()?, three()?]];
-        let indexer_q = [three()?, three()?];
+        let indexer_q = [[next()?, next()?], [next()?, next()?]];
         let topk_map = [next()?, next()?, next()?];
         let kernels = Self {
             q_insert,
@@ -224,6 +224,16 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
+/// A factor and a shift that divide any number below `2^31`: `n / by = n * factor >> shift`.
+///
+/// With `by <= 2^s` the factor is `2^(31 + s) / by` rounded up, which adds less than
+/// `n / 2^(31 + s) < 1 / by` to the quotient: too little to reach the next whole number.
+fn divisor(by: u32) -> (u32, u32) {
+    let by = u64::from(by.clamp(1, 1 << 30));
+    let shift = 31 + by.next_power_of_two().trailing_zeros();
+    (u32::try_from((1_u64 << shift).div_ceil(by)).unwrap_or(u32::MAX), shift)
+}
+
 /// For launches of one parameter.
 const NONE: Option<&u32> = None;
 
@@ -305,6 +315,8 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             ),
         };
         let rows = plan.tokens * plan.heads;
+        // Only asked for where heads come in fours.
+        let (token_factor, token_shift) = divisor(count(plan.heads / 4));
         let params = IndexerQParams {
             q: site.on("q", &args.q, 16)?,
             positions: site.on("positions", &args.positions, 8)?,
@@ -320,22 +332,14 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             weights_are_bf16: u32::from(matches!(args.weights, Wide::Bf16(_))),
             softmax_scale: plan.softmax_scale,
             head_scale: plan.head_scale,
+            token_factor,
+            token_shift,
         };
         let [fp8, mxfp4] = &self.indexer_q;
-        let [any, two, four] = if matches!(args.out, IndexQuery::Fp8 { .. }) { fp8 } else { mxfp4 };
-        // Four rows a step; more steps keep more loads in flight, once there are enough warps.
-        let share = rows / self.processors.max(1);
-        let fp8 = matches!(args.out, IndexQuery::Fp8 { .. });
-        let (function, steps, threads) = if fp8 && share >= 512 && plan.heads.is_multiple_of(16) {
-            (four, 4, 256)
-        } else if share >= 128 && plan.heads.is_multiple_of(8) {
-            (two, 2, 256)
-        } else {
-            (any, 1, 128_u32)
-        };
-        let blocks = rows.div_ceil(4 * steps * (threads as usize / 32));
+        let [any, fours] = if matches!(args.out, IndexQuery::Fp8 { .. }) { fp8 } else { mxfp4 };
+        let function = if plan.heads.is_multiple_of(4) { fours } else { any };
         // SAFETY: the module's invariant.
-        unsafe { site.launch(function, (blocks, 1), threads, 0, &params, NONE) }
+        unsafe { site.launch(function, (rows.div_ceil(16), 1), 128, 0, &params, NONE) }
     }
 
     fn topk_map(&self, stream: &Stream, args: TopkMap<'_, D>) -> Result<(), Error> {
@@ -610,4 +614,22 @@ fn source_params<D: Device<Stream = Stream>>(
         width: count(plan.width),
         paged: u32::from(plan.is_paged),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::divisor;
+
+    #[test]
+    fn a_factor_and_a_shift_divide_as_division_does() {
+        let most = (1_u32 << 31) - 1;
+        for by in (1..=4096).chain([65_535, 65_536, 65_537, (1 << 30) - 1, 1 << 30]) {
+            let (factor, shift) = divisor(by);
+            let whole = most / by * by;
+            for n in [0, 1, by - 1, by, by + 1, whole / 2, whole - 1, whole, most] {
+                let quotient = (u64::from(n) * u64::from(factor)) >> shift;
+                assert_eq!(quotient, u64::from(n / by), "{n} / {by}");
+            }
+        }
+    }
 }

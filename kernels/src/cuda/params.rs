@@ -54,6 +54,8 @@ params! {
         weights_are_bf16: u32,
         softmax_scale: f32,
         head_scale: f32,
+        token_factor: u32,
+        token_shift: u32,
     }
     TopkMapParams {
         topk: u64,

@@ -40,8 +40,7 @@ pub const PROGRAMS: [Program; 6] = [
         "q_insert_rows_fp8_1" "q_insert_rows_fp8_2" "q_insert_rows_fp8_4"
         "q_insert_fp8_fp8_1" "q_insert_fp8_fp8_2" "q_insert_fp8_fp8_4"),
     program!("indexer_q":
-        "indexer_q_fp8_any" "indexer_q_fp8_2" "indexer_q_fp8_4"
-        "indexer_q_mxfp4_any" "indexer_q_mxfp4_2" "indexer_q_mxfp4_4"),
+        "indexer_q_fp8_any" "indexer_q_fp8_4" "indexer_q_mxfp4_any" "indexer_q_mxfp4_4"),
     program!("topk_map":
         "topk_map_warp" "topk_map_in_place" "topk_map_packed" "combine_indices"),
     program!("compressor":
@@ -56,7 +55,7 @@ pub const PROGRAMS: [Program; 6] = [
 /// ```
 /// use scratchpool_kernels::cuda::Architecture;
 /// assert_eq!(Architecture::of(9, 0)?.name(), "sm_90a");
-/// assert_eq!(Architecture::of(10, 0)?.name(), "sm_100");
+/// assert_eq!(Architecture::of(10, 0)?.name(), "sm_100a");
 /// assert!(Architecture::of(7, 5).is_err());
 /// # Ok::<(), scratchpool_kernels::Error>(())
 /// ```
@@ -73,7 +72,9 @@ impl Architecture {
         if major < 8 {
             return Err(Error::TooOld { major, minor });
         }
-        let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
+        // With the suffix come the instructions that only some GPUs have: a conversion to E2M1 from
+        // 10.0 on. The code is for one GPU, so it need not run on another.
+        let suffix = if (9..=12).contains(&major) { "a" } else { "" };
         Ok(Self(format!("sm_{major}{minor}{suffix}")))
     }
 

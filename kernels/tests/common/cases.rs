@@ -139,16 +139,19 @@ pub struct IndexerQCase {
 
 impl IndexerQCase {
     pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<u8> {
+        self.run_on(rig, &Random(self.seed).wild_rows(self.tokens * self.heads, 128))
+    }
+
+    pub fn run_on<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>, q: &[bf16]) -> Vec<u8> {
         let mut random = Random(self.seed);
         let Self { tokens, heads, .. } = *self;
-        let q = random.wild_rows(tokens * heads, 128);
         let positions: Vec<i64> =
             (0..tokens).map(|_| i64::try_from(random.below(MAX_POS + 2)).unwrap() - 1).collect();
         let table = rope_table(MAX_POS);
         let narrow = |values: &[f32]| values.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>();
         let weights = random.floats(tokens * heads, 4.0);
 
-        let q = rig.load([tokens, heads, 128], &q);
+        let q = rig.load([tokens, heads, 128], q);
         let positions = rig.load([tokens], &positions);
         let rope_narrow = rig.load([MAX_POS, 64], &narrow(&table));
         let rope_wide = rig.load([MAX_POS, 64], &table);
@@ -202,6 +205,27 @@ impl IndexerQCase {
         all.extend(canonical(&weights_out.to_vec().unwrap()));
         all
     }
+}
+
+/// Rows whose first halves, which rotation leaves alone, hold every bf16 that a finite MXFP4 block can,
+/// for every scale, of both signs; the last halves are random. For 64 heads.
+pub fn every_value_under_every_scale(seed: u64) -> Vec<bf16> {
+    let mut random = Random(seed);
+    let mut blocks = Vec::new();
+    for byte in 1..=253_u16 {
+        // 6 times the scale, or the largest finite value.
+        let most = ((byte + 2) << 7 | 0x40).min(0x7f7f);
+        let all: Vec<u16> = (0..=most).flat_map(|x| [x, x | 0x8000]).collect();
+        for others in all.chunks(31) {
+            let mut block = [most; 32];
+            block[..others.len()].copy_from_slice(others);
+            blocks.push(block.map(bf16::from_bits));
+        }
+    }
+    // Whole tokens of 64 heads, two blocks a head.
+    blocks.resize(blocks.len().next_multiple_of(128), [bf16::ZERO; 32]);
+    let halves = blocks.chunks(2).map(<[_]>::as_flattened);
+    halves.flat_map(|half| [half, &random.bf16s(64, 2.0)].concat()).collect()
 }
 
 /// NaN in one form: a device and a host make different ones.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use common::cases::{
     AttentionCase, CacheForm, CombineCase, CompressCase, IndexerQCase, LogitsCase, MapCase, QCase,
-    QForm,
+    QForm, every_value_under_every_scale,
 };
 use common::pooled::through_a_pool;
 use common::{Rig, assert_same, bytes_of};
@@ -188,7 +188,12 @@ fn indexer_q_gives_the_references_bytes_in_both_formats() {
             let seed = tally.next_seed();
             let case = IndexerQCase {
                 tokens,
-                heads: if tokens % 5 == 4 { 32 } else { 64 },
+                heads: match tokens % 7 {
+                    3 => 32,
+                    5 => 12,
+                    6 => 7,
+                    _ => 64,
+                },
                 fp4,
                 narrow_rope: tokens % 2 == 0,
                 narrow_weights: tokens % 3 == 0,
@@ -197,6 +202,18 @@ fn indexer_q_gives_the_references_bytes_in_both_formats() {
             tally.same(&case, &case.run(&cpu), &case.run(&gpu));
         }
     }
+}
+
+#[test]
+fn mxfp4_rounds_every_value_under_every_scale_as_the_reference_does() {
+    let Some((cpu, gpu)) = rigs() else { return };
+    let mut tally = Tally::new("every value under every scale");
+    let seed = tally.next_seed();
+    let q = every_value_under_every_scale(seed);
+    let (tokens, heads) = (q.len() / (64 * 128), 64);
+    let (narrow_rope, narrow_weights) = (false, false);
+    let case = IndexerQCase { tokens, heads, fp4: true, narrow_rope, narrow_weights, seed };
+    tally.same(&case, &case.run_on(&cpu, &q), &case.run_on(&gpu, &q));
 }
 
 #[test]
@@ -395,9 +412,11 @@ fn small_run(tally: &mut Tally, cpu: &Cpu, gpu: &Gpu) {
         tally.same(&case, &case.run(cpu), &case.run(gpu));
     }
     for fp4 in [false, true] {
-        let case =
-            IndexerQCase { tokens: 3, heads: 7, fp4, narrow_rope: fp4, narrow_weights: fp4, seed };
-        tally.same(&case, &case.run(cpu), &case.run(gpu));
+        for heads in [7, 8] {
+            let (narrow_rope, narrow_weights) = (fp4, fp4);
+            let case = IndexerQCase { tokens: 3, heads, fp4, narrow_rope, narrow_weights, seed };
+            tally.same(&case, &case.run(cpu), &case.run(gpu));
+        }
         let case = LogitsCase { tokens: 3, heads: 64, columns: 100, topk: 32, fp4, seed };
         let _ = case.run(gpu);
     }
