@@ -121,7 +121,9 @@ fn run<T: Proved>(ledger: &Ledger, habits: Habits, seed: u64) {
             pass.finish().unwrap();
         }
     }
-    streams.iter().for_each(|stream| ledger.launch(stream));
+    for stream in &streams {
+        ledger.launch(stream);
+    }
 }
 
 /// Orders and calls, with every call issued and with those left out that would change nothing.
