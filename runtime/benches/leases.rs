@@ -14,6 +14,7 @@
 mod common;
 
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -21,8 +22,8 @@ use std::time::{Duration, Instant};
 use common::counting::{Counting, allocations};
 use common::{EagerScratch, eager_scratch};
 use scratchpool::generated::{LayerCore, Place, Plan, PoolCore};
-use scratchpool::tables::ScheduleTable;
-use scratchpool::{Backing, Error, Host, MemoryReport, bf16};
+use scratchpool::tables::{Launch, ScheduleTable};
+use scratchpool::{Backing, Device, Error, Host, MemoryReport, bf16};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -56,6 +57,63 @@ unsafe impl Plan for AllC4 {
 
 /// Bytes of a row of each buffer: indexer values, scales, weights; top-k indices, lens; q.
 const ROW_BYTES: [usize; 6] = [64 * 64, 64 * 4, 64 * 4, 512 * 4, 4, 64 * 512 * 2];
+
+/// A device that does nothing, not even out of line.
+#[derive(Clone, Debug)]
+struct Idle {
+    /// Whether it tells what its streams were given.
+    sees: bool,
+}
+
+// SAFETY: blocks are vectors that live until dropped, and nothing is ever executed in them. What its
+// streams were given is counted, by the waits here and by the benchmark.
+unsafe impl Device for Idle {
+    type Memory = Vec<u8>;
+    type Stream = Cell<u64>;
+    type Event = ();
+
+    fn allocate(&self, bytes: u64, _: u64) -> Result<Vec<u8>, Error> {
+        Ok(vec![0; usize::try_from(bytes).unwrap() + 4096])
+    }
+    fn base(memory: &Vec<u8>) -> *mut u8 {
+        let start = memory.as_ptr().cast_mut();
+        start.wrapping_add(start.align_offset(4096))
+    }
+    fn create_stream(&self, _: &'static str) -> Result<Cell<u64>, Error> {
+        Ok(Cell::new(0))
+    }
+    fn owns(&self, _: &Cell<u64>) -> bool {
+        true
+    }
+    fn create_event(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    fn record(&self, _: &Cell<u64>, _: &()) -> Result<(), Error> {
+        Ok(())
+    }
+    fn wait(&self, stream: &Cell<u64>, _: &()) -> Result<(), Error> {
+        stream.set(stream.get() + 1);
+        Ok(())
+    }
+    fn issued(&self, stream: &Cell<u64>) -> Option<u64> {
+        self.sees.then_some(stream.get())
+    }
+    fn enter_step(&self, _: &Cell<u64>, _: Launch) -> Result<(), Error> {
+        Ok(())
+    }
+    fn leave_step(&self, _: &Cell<u64>) -> Result<(), Error> {
+        Ok(())
+    }
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    unsafe fn read_bytes(&self, _: &Cell<u64>, _: *const u8, _: &mut [u8]) -> Result<(), Error> {
+        Ok(())
+    }
+    unsafe fn write_bytes(&self, _: &Cell<u64>, _: *mut u8, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
 
 struct Measured {
     what: String,
@@ -131,6 +189,23 @@ fn passes(backing: Backing, rows: usize, take: bool) -> Result<Measured, Error> 
     }))
 }
 
+/// What the order costs beside the driver's calls, on a device that does nothing.
+fn order_alone(sees: bool, busy: bool, what: &str) -> Result<Measured, Error> {
+    let mut pool: PoolCore<_, _> = PoolCore::new(&Idle { sees }, AllC4, Backing::Arena)?;
+    Ok(measure(format!("order alone, {what}"), LAYERS, || {
+        let mut pass = pool.begin(16).unwrap();
+        for layer in 0..LAYERS as usize {
+            let mut layer = pass.layer(layer).unwrap();
+            for step in [1, 4, 6] {
+                let step = layer.step(step).unwrap();
+                if let Some(step) = step.filter(|_| busy) {
+                    step.stream().set(step.stream().get() + 1);
+                }
+            }
+        }
+    }))
+}
+
 fn views_alone() -> Result<Measured, Error> {
     let mut pool = EagerScratch::allocate(&Host::in_order())?;
     let mut pass = pool.begin(8192)?;
@@ -181,6 +256,9 @@ fn main() -> Result<(), Error> {
     let table = [
         passes(Backing::Arena, 8192, true)?,
         passes(Backing::Arena, 8192, false)?,
+        order_alone(false, true, "a device that cannot tell")?,
+        order_alone(true, true, "one that can, three steps busy")?,
+        order_alone(true, false, "one that can, all steps idle")?,
         views_alone()?,
         dictionary(8192),
         per_call(16),
