@@ -194,8 +194,8 @@ impl Stream {
 
     /// How the next kernel of the step may be launched: the step's own kind at its first launch,
     /// made stronger where empty steps came before it, or in a graph a wait, and [`Launch::Full`]
-    /// afterwards and outside a step. [`kernel`](Self::kernel) asks this itself; ask it only to launch by other means, and
-    /// then launch.
+    /// afterwards and outside a step. [`kernel`](Self::kernel) asks this itself; ask it only to launch
+    /// by other means, and then launch.
     pub fn next_launch(&self) -> Launch {
         let step = self.lane.step.get();
         let Some(kind) = step.fresh else { return Launch::Full };
