@@ -16,6 +16,7 @@ mod common {
 mod flash;
 mod graphs;
 mod lab;
+mod libraries;
 mod programmatic;
 mod sanitize;
 /// What the crate's own tests make schedules from.
