@@ -116,7 +116,7 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     /// A step without a launch is a step all the same: what is launched next comes after all that
     /// the empty step would have come after. A device that has no empty kernel to launch
     /// strengthens the next launch instead: after an empty `Full` step it must be full, after an
-    /// empty `Dependent` one at least dependent.
+    /// empty `Dependent` one dependent, or full where it is early and its kernel does not wait.
     fn enter_step(&self, stream: &Self::Stream, launch: Launch) -> Result<(), Error>;
 
     /// Ends the step begun last on `stream`.

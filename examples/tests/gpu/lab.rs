@@ -561,12 +561,17 @@ pub fn gpu(test: &str) -> Option<Turn> {
     match Cuda::open(0) {
         Ok(cuda) => Some(Turn { gpu: Gpu::new(cuda).unwrap(), _turn: turn }),
         Err(Error::Cuda(error @ (CudaError::NoDriver | CudaError::NoDevice { .. }))) => {
-            let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-            say(&format!("SKIPPED on the GPU ({count} so far): {test}: {error}"));
+            skipped(test, &error);
             None
         }
         Err(other) => panic!("{other}"),
     }
+}
+
+/// Says and counts what is left out.
+pub fn skipped(test: &str, why: &dyn std::fmt::Display) {
+    let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    say(&format!("SKIPPED on the GPU ({count} so far): {test}: {why}"));
 }
 
 /// Says something past the test harness, which keeps what passing tests print.

@@ -16,6 +16,8 @@ mod common {
 mod flash;
 mod graphs;
 mod lab;
+mod libraries;
+mod programmatic;
 mod sanitize;
 /// What the crate's own tests make schedules from.
 #[path = "../../../runtime/tests/common/toy.rs"]

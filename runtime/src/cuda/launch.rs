@@ -126,6 +126,8 @@ impl<'a> KernelCall<'a> {
     ///   dependents start. In a step declared `early`, it touches nothing that the kernel in front
     ///   of it touches with a write on either side, as was proved for the pool's buffers.
     /// - Where a step is launched from by other means as well, this is its first launch.
+    /// - While a graph is captured, the stream was not made to wait by other means since its latest
+    ///   launch: a programmatic launch does not hold to such a wait in a graph.
     #[inline]
     pub unsafe fn launch(mut self, config: LaunchConfig) -> Result<(), Error> {
         let Some(arguments) = self.arguments.get_mut(..self.given) else {

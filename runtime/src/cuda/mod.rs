@@ -32,6 +32,45 @@
 //! 3. **memory** is given back only when the context is idle, and a graph keeps the arenas whose
 //!    pointers it holds.
 //!
+//! # Other libraries
+//!
+//! Whatever takes cudarc's `DevicePtr` takes a reference to a view: copies, and with cudarc's features
+//! `cublas` and `nccl` those libraries (`f16` and `bf16` elements need its feature `f16`). Make the
+//! library's handle for the step's stream, `Arc::clone(step.stream())`, and the call is ordered as the
+//! step is, in a graph too. What knows addresses only gets them from [`Lend`].
+//!
+//! ```no_run
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
+//! use std::sync::Arc;
+//! use scratchpool::cuda::Cuda;
+//! use scratchpool::cuda::cudarc::driver::{CudaStream, DevicePtr, DriverError};
+//!
+//! /// As libraries are bound: to a stream, and for anything with a pointer.
+//! struct Library { stream: Arc<CudaStream> }
+//!
+//! impl Library {
+//!     fn sum(&self, of: &impl DevicePtr<u32>) -> Result<u32, DriverError> {
+//!         Ok(self.stream.clone_dtoh(of)?.iter().sum())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let mut pool = Relay::allocate(&Cuda::open(0)?, relay::Dims { max_rows: 8 })?;
+//! # let [mut first, _] = pool.split();
+//! # let mut pass = first.begin(6)?;
+//! # let mut layer = pass.layer(0)?;
+//! # let mut step = layer.consume()?;
+//! let library = Library { stream: Arc::clone(step.stream()) };
+//! let sum = library.sum(&step.buffers().x)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! cudarc panics at the first call of a library that is not installed: ask its `is_culib_present`
+//! before. NCCL it looks for as `libnccl.so`, which a Python wheel does not have: link it to the wheel's
+//! `libnccl.so.2`. To the runtime a step that only a library works in is empty, so the next launch is
+//! at least as strong as that step was declared.
+//!
 //! [cudarc]: https://docs.rs/cudarc
 
 mod error;

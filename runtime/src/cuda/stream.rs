@@ -91,7 +91,7 @@ pub(super) struct Lane {
 struct Step {
     /// The step's own kind, until its first launch.
     fresh: Option<Launch>,
-    /// What empty steps before it demand at least.
+    /// What empty steps before it, and waits in a graph, demand at least.
     least: Launch,
 }
 
@@ -101,6 +101,16 @@ const fn stronger(a: Launch, b: Launch) -> Launch {
         (Launch::Full, _) | (_, Launch::Full) => Launch::Full,
         (Launch::Dependent, _) | (_, Launch::Dependent) => Launch::Dependent,
         (Launch::Early, Launch::Early) => Launch::Early,
+    }
+}
+
+/// How the kernel of a step may be launched, behind empty steps that demand `least`. A kernel declared
+/// early does not wait for the one in front of it, so where waiting is demanded it has to be launched
+/// in full.
+const fn due(kind: Launch, least: Launch) -> Launch {
+    match (kind, stronger(kind, least)) {
+        (Launch::Early, Launch::Dependent) => Launch::Full,
+        (_, launch) => launch,
     }
 }
 
@@ -183,20 +193,28 @@ impl Stream {
     }
 
     /// How the next kernel of the step may be launched: the step's own kind at its first launch,
-    /// made stronger where empty steps came before it, and [`Launch::Full`] afterwards and outside
-    /// a step. [`kernel`](Self::kernel) asks this itself; ask it only to launch by other means, and
-    /// then launch.
+    /// made stronger where empty steps came before it, or in a graph a wait, and [`Launch::Full`]
+    /// afterwards and outside a step. [`kernel`](Self::kernel) asks this itself; ask it only to launch
+    /// by other means, and then launch.
     pub fn next_launch(&self) -> Launch {
         let step = self.lane.step.get();
         let Some(kind) = step.fresh else { return Launch::Full };
         self.lane.step.set(Step { fresh: None, least: Launch::Early });
-        stronger(kind, step.least)
+        due(kind, step.least)
     }
 
     /// Makes the next launch a full one.
     #[cold]
     pub(super) fn owe_full(&self) {
         self.lane.step.set(Step { fresh: Some(Launch::Full), least: Launch::Full });
+    }
+
+    /// Makes the next launch a full one because of a wait captured in front of it. In a graph every edge
+    /// to a kernel that is launched programmatically is such an edge, those of events too, so it
+    /// could start while what the event stands for is still running.
+    fn owe_order(&self) {
+        let step = self.lane.step.get();
+        self.lane.step.set(Step { least: Launch::Full, ..step });
     }
 
     pub(super) fn enter_step(&self, kind: Launch) {
@@ -271,7 +289,11 @@ impl Event {
     #[inline]
     pub(super) fn make_wait(&self, stream: &Stream) -> Result<(), CudaError> {
         if self.era.get() == stream.lane.era.get() {
-            return raw::wait(stream.give(), &self.handle);
+            raw::wait(stream.give(), &self.handle)?;
+            if stream.is_capturing() {
+                stream.owe_order();
+            }
+            return Ok(());
         }
         self.wait_across(stream)
     }
@@ -349,5 +371,15 @@ mod tests {
         assert_eq!(stronger(Early, Dependent), Dependent);
         assert_eq!(stronger(Dependent, Full), Full);
         assert_eq!(stronger(Early, Early), Early);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_wait_is_not_asked_to() {
+        use Launch::{Dependent, Early, Full};
+        assert_eq!(due(Early, Dependent), Full);
+        assert_eq!(due(Early, Early), Early);
+        assert_eq!(due(Dependent, Early), Dependent);
+        assert_eq!(due(Dependent, Dependent), Dependent);
+        assert_eq!([due(Early, Full), due(Dependent, Full), due(Full, Early)], [Full; 3]);
     }
 }

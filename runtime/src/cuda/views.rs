@@ -10,6 +10,14 @@
 //! launch is unsafe; whatever else asks for the pointer names its stream, and where that is not the
 //! view's own ([`pointer_on`]), it is ordered after what the view's stream holds, and the host waits
 //! for it before it can give the view's stream anything more.
+//!
+//! Two of cudarc's safe functions keep from a view where or when it is used, as they do from cudarc's own
+//! slices, so their callers have to order them:
+//!
+//! - collectives between `group_start` and `group_end` of NCCL are issued at the end, after the view was
+//!   told that they are;
+//! - a copy to another GPU (`memcpy_dtod` on a stream of another context) asks for the source on the
+//!   source's stream, which then does not wait for the copy.
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{
@@ -32,13 +40,19 @@ unsafe impl DeviceRepr for e8m0 {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for bool8 {}
 
+/// Whether a view's stream is asked for. Default streams have the same handle in every context.
+fn is_own(own: &Stream, stream: &CudaStream) -> bool {
+    let own = own.peek();
+    stream.cu_stream() == own.cu_stream() && stream.context() == own.context()
+}
+
 /// The pointer of a view to be used by `stream`, and what has to happen once that use is issued.
 fn pointer_on<'a>(
     address: u64,
     own: &Stream,
     stream: &'a CudaStream,
 ) -> (CUdeviceptr, SyncOnDrop<'a>) {
-    if stream.cu_stream() == own.peek().cu_stream() {
+    if is_own(own, stream) {
         return (address, SyncOnDrop::Record(None));
     }
     own.lane.foreign.set(address);
@@ -61,6 +75,23 @@ pub struct Lease {
 }
 
 /// Hands a view's memory to another library.
+///
+/// ```no_run
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/relay.rs"));
+/// # fn library(address: u64, bytes: usize, stream: scratchpool::cuda::cudarc::driver::sys::CUstream) {}
+/// # fn main() -> Result<(), scratchpool::Error> {
+/// use scratchpool::cuda::{Cuda, Lend};
+/// let mut pool = Relay::allocate(&Cuda::open(0)?, relay::Dims { max_rows: 8 })?;
+/// # let [mut first, _] = pool.split();
+/// # let mut pass = first.begin(6)?;
+/// # let mut layer = pass.layer(0)?;
+/// # let mut step = layer.produce()?;
+/// let stream = step.stream();
+/// let x = step.buffers().x.lend(stream);    // to be written, as the step declares
+/// library(x.address, x.bytes, stream.handle());
+/// # Ok(())
+/// # }
+/// ```
 pub trait Lend {
     /// The address and length of the view, for work on `stream`. Where that is not the view's own
     /// stream, nothing orders the two: the caller does, and a sanitized pool reports it.
@@ -90,7 +121,7 @@ macro_rules! slices {
         {
             fn lend(&self, stream: &CudaStream) -> Lease {
                 let own = $view::stream(self);
-                if stream.cu_stream() != own.peek().cu_stream() {
+                if !is_own(own, stream) {
                     own.lane.foreign.set(self.address());
                 }
                 Lease { address: self.address(), bytes: self.bytes() }
