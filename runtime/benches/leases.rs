@@ -88,10 +88,10 @@ unsafe impl Device for Idle {
     fn create_event(&self) -> Result<(), Error> {
         Ok(())
     }
-    fn record(&self, _: &Cell<u64>, _: &()) -> Result<(), Error> {
+    fn record(&self, _: &Cell<u64>, (): &()) -> Result<(), Error> {
         Ok(())
     }
-    fn wait(&self, stream: &Cell<u64>, _: &()) -> Result<(), Error> {
+    fn wait(&self, stream: &Cell<u64>, (): &()) -> Result<(), Error> {
         stream.set(stream.get() + 1);
         Ok(())
     }

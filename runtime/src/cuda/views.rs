@@ -40,19 +40,13 @@ unsafe impl DeviceRepr for e8m0 {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for bool8 {}
 
-/// Whether a view's stream is asked for. Default streams have the same handle in every context.
-fn is_own(own: &Stream, stream: &CudaStream) -> bool {
-    let own = own.peek();
-    stream.cu_stream() == own.cu_stream() && stream.context() == own.context()
-}
-
 /// The pointer of a view to be used by `stream`, and what has to happen once that use is issued.
 fn pointer_on<'a>(
     address: u64,
     own: &Stream,
     stream: &'a CudaStream,
 ) -> (CUdeviceptr, SyncOnDrop<'a>) {
-    if is_own(own, stream) {
+    if own.peek() == stream {
         return (address, SyncOnDrop::Record(None));
     }
     own.lane.foreign.set(address);
@@ -121,7 +115,7 @@ macro_rules! slices {
         {
             fn lend(&self, stream: &CudaStream) -> Lease {
                 let own = $view::stream(self);
-                if !is_own(own, stream) {
+                if own.peek() != stream {
                     own.lane.foreign.set(self.address());
                 }
                 Lease { address: self.address(), bytes: self.bytes() }
