@@ -56,6 +56,7 @@ pub const PROGRAMS: [Program; 6] = [
 /// use scratchpool_kernels::cuda::Architecture;
 /// assert_eq!(Architecture::of(9, 0)?.name(), "sm_90a");
 /// assert_eq!(Architecture::of(10, 0)?.name(), "sm_100a");
+/// assert_eq!(Architecture::common_to(10, 0)?.name(), "sm_100");
 /// assert!(Architecture::of(7, 5).is_err());
 /// # Ok::<(), scratchpool_kernels::Error>(())
 /// ```
@@ -76,6 +77,19 @@ impl Architecture {
         // 10.0 on. The code is for one GPU, so it need not run on another.
         let suffix = if (9..=12).contains(&major) { "a" } else { "" };
         Ok(Self(format!("sm_{major}{minor}{suffix}")))
+    }
+
+    /// What all GPUs from a compute capability on have in common, within its major version: without
+    /// the instructions that only some have, so the kernels round to E2M1 by arithmetic.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooOld`] before 8.0.
+    pub fn common_to(major: i32, minor: i32) -> Result<Self, Error> {
+        if major < 8 {
+            return Err(Error::TooOld { major, minor });
+        }
+        Ok(Self(format!("sm_{major}{minor}")))
     }
 
     /// Its name, as NVRTC knows it.
