@@ -122,6 +122,7 @@ fn with_args(
     let args = QInsert {
         q: Query::Out { from: from.view(), to: to.view_mut() },
         kv: kv.view(),
+        kv_norm: None,
         positions: positions.view(),
         slots: slots.view(),
         rope: rope.view(),
@@ -198,6 +199,7 @@ fn queries_are_within_a_last_place_of_float64() {
         let args = QInsert {
             q: Query::Out { from: from.view(), to: to.view_mut() },
             kv: kv.view(),
+            kv_norm: None,
             positions: positions.view(),
             slots: slots.view(),
             rope: rope.view(),

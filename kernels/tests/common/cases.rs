@@ -113,6 +113,7 @@ impl QCase {
         let args = QInsert {
             q,
             kv: kv.view(),
+            kv_norm: None,
             positions: positions.view(),
             slots: slots.view(),
             rope: rope.view(),

@@ -83,6 +83,7 @@ pub fn through_a_pool<D: Device, K: Kernels<D>>(
         let insert = QInsert {
             q: Query::Out { from: q.view().slice_rows(part.clone()).unwrap(), to },
             kv: kv.view().slice_rows(part.clone()).unwrap(),
+            kv_norm: None,
             positions: at.view().slice_rows(part.clone()).unwrap(),
             slots: at.view().slice_rows(0..0).unwrap(),
             rope: rope.view(),
