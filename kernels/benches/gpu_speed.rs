@@ -160,6 +160,7 @@ fn q_insert(
         let args = QInsert {
             q: Query::Out { from: from.view(), to: to.view_mut() },
             kv: kv.view(),
+            kv_norm: None,
             positions: positions.view(),
             slots: slots.view(),
             rope: rope.view(),

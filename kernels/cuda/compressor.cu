@@ -79,6 +79,11 @@ INLINE const float* state_row(const StatesParams& p, u32 request, i64 position, 
     return p.state + ((u64)page * p.page_tokens + ((u64)position - column * p.page_tokens)) * width;
 }
 
+// What scores are subtracted from: of a column without any, exponentials are 0 and not NaN.
+INLINE float zero_of(float most) { return most == NEG_INF ? 0.0f : most; }
+
+INLINE float weighted_mean(float sum, float weights) { return weights == 0.0f ? sum : __fdiv_rn(sum, weights); }
+
 INLINE float& part(float4& v, i32 i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
 // Norms, rotates, quantises and stores the columns 4 thread.. of a pooled vector. `sums` is shared
@@ -178,14 +183,15 @@ INLINE float4 pool_c4(const StatesParams& p, u32 token, i64 position, u32 thread
         float most = NEG_INF;
 #pragma unroll
         for (i32 i = 0; i < 8; i++) most = fmaxf(most, part(score[i], k));
+        const float zero = zero_of(most);
         float weights = 0.0f, sum = 0.0f;
 #pragma unroll
         for (i32 i = 0; i < 8; i++) {
-            const float weight = exp_rn(__fsub_rn(part(score[i], k), most));
+            const float weight = exp_rn(__fsub_rn(part(score[i], k), zero));
             weights = __fadd_rn(weights, weight);
             sum = __fmaf_rn(part(kv[i], k), weight, sum);
         }
-        part(pooled, k) = most == NEG_INF ? 0.0f : __fdiv_rn(sum, weights);
+        part(pooled, k) = weighted_mean(sum, weights);
     }
     return pooled;
 }
@@ -252,10 +258,11 @@ extern "C" __global__ void __launch_bounds__(256) compress_pool(const StatesPara
             m.x = fmaxf(m.x, most[w][lane].x);
             m.y = fmaxf(m.y, most[w][lane].y);
         }
+        const float zero_x = zero_of(m.x), zero_y = zero_of(m.y);
         float2 weight = make_float2(0.0f, 0.0f), sum = weight;
 #pragma unroll
         for (i32 i = 0; i < 16; i++) {
-            const float x = exp_rn(__fsub_rn(score[i].x, m.x)), y = exp_rn(__fsub_rn(score[i].y, m.y));
+            const float x = exp_rn(__fsub_rn(score[i].x, zero_x)), y = exp_rn(__fsub_rn(score[i].y, zero_y));
             weight.x = __fadd_rn(weight.x, x);
             weight.y = __fadd_rn(weight.y, y);
             sum.x = __fmaf_rn(kv[i].x, x, sum.x);
@@ -265,7 +272,8 @@ extern "C" __global__ void __launch_bounds__(256) compress_pool(const StatesPara
         sums[warp][lane] = sum;
         __syncthreads();
         if (warp == 0) {
-            weight = sum = make_float2(0.0f, 0.0f);
+            // What adding to changes nothing, also not the sign of a zero.
+            weight = sum = make_float2(-0.0f, -0.0f);
 #pragma unroll
             for (i32 w = 0; w < 8; w++) {
                 weight.x = __fadd_rn(weight.x, weights[w][lane].x);
@@ -274,8 +282,7 @@ extern "C" __global__ void __launch_bounds__(256) compress_pool(const StatesPara
                 sum.y = __fadd_rn(sum.y, sums[w][lane].y);
             }
             *(float2*)(scratch + (u64)token * HEAD_DIM + column) =
-                make_float2(m.x == NEG_INF ? 0.0f : __fdiv_rn(sum.x, weight.x),
-                            m.y == NEG_INF ? 0.0f : __fdiv_rn(sum.y, weight.y));
+                make_float2(weighted_mean(sum.x, weight.x), weighted_mean(sum.y, weight.y));
         }
     }
 }

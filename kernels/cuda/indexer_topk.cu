@@ -217,35 +217,66 @@ struct ChoiceParams {
     u32 tokens, columns, topk;
 };
 
-// Larger floats have larger keys; 0 for what is never chosen.
+// Larger floats have larger keys, both zeros the same; 0 for what is never chosen.
 INLINE u32 choice_key(float x) {
-    const u32 bits = __float_as_uint(x);
+    const u32 bits = __float_as_uint(__fadd_rn(x, 0.0f));
     if (!(x > NEG_INF)) return 0;
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// A block takes a row: a radix search for the key at the cut, eight bits at a time, then one pass that
-// collects.
-extern "C" __global__ void __launch_bounds__(512) indexer_topk(const ChoiceParams p) {
-    begin();
-    __shared__ u32 counts[256];
-    __shared__ u32 prefix, wanted, taken, ties;
-    const float* row = p.logits + (u64)blockIdx.x * p.columns;
-    i32* out = p.indices + (u64)blockIdx.x * p.topk;
-    if (p.topk == 0) return;
+// A block takes a row, a thread four neighbouring columns of each tile.
+constexpr u32 TILE = 4 * 512;
+
+// The keys of a thread's columns; 0 for columns that are not there.
+INLINE void load_keys(const float* row, u32 columns, u32 tile, u32 (&keys)[4]) {
+    const u32 at = tile + 4 * threadIdx.x;
+    if (((u64)row & 15) == 0 && at + 4 <= columns) {
+        const float4 v = *(const float4*)(row + at);
+        keys[0] = choice_key(v.x);
+        keys[1] = choice_key(v.y);
+        keys[2] = choice_key(v.z);
+        keys[3] = choice_key(v.w);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) keys[i] = at + i < columns ? choice_key(row[at + i]) : 0;
+    }
+}
+
+INLINE u32 sum_upto(u32 x, u32 lanes) {
+    const u32 lane = threadIdx.x & 31;
+#pragma unroll
+    for (u32 step = 1; step < lanes; step <<= 1) {
+        const u32 below = __shfl_up_sync(FULL, x, step);
+        if (lane >= step) x += below;
+    }
+    return x;
+}
+
+// A radix search for the key at the cut, eight bits at a time; then what is taken is counted and placed, in
+// order and from the left. Keys of a row of ONE_TILE stay in registers.
+template <bool ONE_TILE>
+INLINE void choose(const ChoiceParams& p, const float* row, i32* out) {
+    __shared__ u32 counts[256], sums[2][16];
+    __shared__ u32 prefix, wanted;
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    u32 keys[4];
+    if (ONE_TILE) load_keys(row, p.columns, 0, keys);
     if (threadIdx.x == 0) {
         prefix = 0;
         wanted = p.topk;
-        taken = ties = 0;
     }
     bool all = false;
     for (i32 shift = 24; shift >= 0; shift -= 8) {
         for (u32 at = threadIdx.x; at < 256; at += blockDim.x) counts[at] = 0;
         __syncthreads();
         const u32 known = prefix;
-        for (u32 at = threadIdx.x; at < p.columns; at += blockDim.x) {
-            const u32 key = choice_key(row[at]);
-            if (key != 0 && (shift == 24 || key >> (shift + 8) == known)) atomicAdd(&counts[key >> shift & 255], 1u);
+        for (u32 tile = 0; tile < p.columns; tile += TILE) {
+            if (!ONE_TILE) load_keys(row, p.columns, tile, keys);
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) {
+                const u32 key = keys[i];
+                if (key != 0 && (shift == 24 || key >> (shift + 8) == known)) atomicAdd(&counts[key >> shift & 255], 1u);
+            }
         }
         __syncthreads();
         if (threadIdx.x < 32) {
@@ -253,12 +284,7 @@ extern "C" __global__ void __launch_bounds__(512) indexer_topk(const ChoiceParam
             u32 own = 0;
 #pragma unroll
             for (i32 i = 0; i < 8; i++) own += counts[255 - 8 * threadIdx.x - i];
-            u32 upto = own;
-#pragma unroll
-            for (i32 step = 1; step < 32; step <<= 1) {
-                const u32 below = __shfl_up_sync(FULL, upto, step);
-                if (threadIdx.x >= step) upto += below;
-            }
+            const u32 upto = sum_upto(own, 32);
             const u32 want = wanted;
             const u32 reached = __ballot_sync(FULL, upto >= want);
             // All lanes have read what one of them writes now.
@@ -279,15 +305,47 @@ extern "C" __global__ void __launch_bounds__(512) indexer_topk(const ChoiceParam
             break;
         }
     }
-    // Keys above the cut are taken, and `wanted` of those at it.
+    // Keys above the cut are taken, and `most_ties` of those at it.
     const u32 cut = all ? 0 : prefix, most_ties = all ? 0 : wanted;
-    __syncthreads();
-    for (u32 at = threadIdx.x; at < p.columns; at += blockDim.x) {
-        const u32 key = choice_key(row[at]);
-        if (key > cut || (key == cut && cut != 0 && atomicAdd(&ties, 1u) < most_ties)) {
-            out[atomicAdd(&taken, 1u)] = (i32)at;
+    u32 above = 0, ties = 0, turn = 0;
+    for (u32 tile = 0; tile < p.columns; tile += TILE, turn ^= 1) {
+        if (!ONE_TILE) load_keys(row, p.columns, tile, keys);
+        // Keys above in the low half, ties in the high half.
+        u32 own = 0;
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) own += keys[i] > cut ? 1u : keys[i] == cut && cut != 0 ? 1u << 16 : 0u;
+        const u32 upto = sum_upto(own, 32);
+        if (lane == 31) sums[turn][warp] = upto;
+        // Sums alternate, so that the next tile's do not overtake this one's readers.
+        __syncthreads();
+        const u32 warps = sum_upto(lane < 16 ? sums[turn][lane] : 0, 16);
+        const u32 left = __shfl_sync(FULL, warps, (warp + 31) & 31), whole = __shfl_sync(FULL, warps, 15);
+        const u32 before = (warp ? left : 0) + upto - own;
+        u32 place = above + (before & 0xffff), tie = ties + (before >> 16);
+        const u32 column = tile + 4 * threadIdx.x;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            if (keys[i] > cut) {
+                out[place++ + min(tie, most_ties)] = (i32)(column + i);
+            } else if (keys[i] == cut && cut != 0) {
+                if (tie < most_ties) out[place + tie] = (i32)(column + i);
+                tie++;
+            }
         }
+        above += whole & 0xffff;
+        ties += whole >> 16;
     }
-    __syncthreads();
-    for (u32 at = taken + threadIdx.x; at < p.topk; at += blockDim.x) out[at] = -1;
+    for (u32 at = above + min(ties, most_ties) + threadIdx.x; at < p.topk; at += blockDim.x) out[at] = -1;
+}
+
+extern "C" __global__ void __launch_bounds__(512) indexer_topk(const ChoiceParams p) {
+    begin();
+    const float* row = p.logits + (u64)blockIdx.x * p.columns;
+    i32* out = p.indices + (u64)blockIdx.x * p.topk;
+    if (p.topk == 0) return;
+    if (p.columns <= TILE) {
+        choose<true>(p, row, out);
+    } else {
+        choose<false>(p, row, out);
+    }
 }

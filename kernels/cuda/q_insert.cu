@@ -8,6 +8,7 @@ struct QInsertParams {
     const u8* q_in;
     u8* q_out;
     const u8* kv;
+    const float* kv_norm;  // null where rows were normed before
     const i64* positions;
     const i64* slots;
     const float* rope;
@@ -28,6 +29,25 @@ INLINE void store_fp8_row(u8* row, u32 lane, const float* low, const float* high
     store8(row + 256 + 8 * lane,
            e4m3x4(high[0] * inverse, high[1] * inverse, high[2] * inverse, high[3] * inverse),
            e4m3x4(high[4] * inverse, high[5] * inverse, high[6] * inverse, high[7] * inverse));
+}
+
+// 1 / rms of a row whose chunks a lane holds.
+INLINE float row_inverse_rms(const float* low, const float* high, float eps) {
+    float sum = 0.0f;
+#pragma unroll
+    for (i32 i = 0; i < 8; i++) sum = __fmaf_rn(low[i], low[i], sum);
+#pragma unroll
+    for (i32 i = 0; i < 8; i++) sum = __fmaf_rn(high[i], high[i], sum);
+    return inverse_rms(warp_sum(sum), 1.0f / 512.0f, eps);
+}
+
+// Eight elements times 1 / rms and their weights, rounded to bf16.
+INLINE void weigh8(float* x, float r, const float* weights) {
+    const float4 first = *(const float4*)weights, second = *(const float4*)(weights + 4);
+    const float w[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+#pragma unroll
+    for (i32 i = 0; i < 8; i++) x[i] = __fmul_rn(__fmul_rn(x[i], r), w[i]);
+    unpack8(pack8(x), x);
 }
 
 template <i32 Q, i32 HEADS>
@@ -55,12 +75,7 @@ INLINE void query_unit(const QInsertParams& p, u32 token, u32 first_head, u32 la
         unpack8(low[h], a);
         unpack8(high[h], b);
         if (p.norm) {
-            float sum = 0.0f;
-#pragma unroll
-            for (i32 i = 0; i < 8; i++) sum = __fmaf_rn(a[i], a[i], sum);
-#pragma unroll
-            for (i32 i = 0; i < 8; i++) sum = __fmaf_rn(b[i], b[i], sum);
-            const float r = inverse_rms(warp_sum(sum), 1.0f / 512.0f, p.eps);
+            const float r = row_inverse_rms(a, b, p.eps);
 #pragma unroll
             for (i32 i = 0; i < 8; i++) {
                 a[i] = __fmul_rn(a[i], r);
@@ -95,6 +110,11 @@ INLINE void kv_unit(const QInsertParams& p, u32 token, u32 lane) {
     float a[8], b[8];
     unpack8(low, a);
     unpack8(high, b);
+    if (p.kv_norm) {
+        const float r = row_inverse_rms(a, b, p.eps);
+        weigh8(a, r, p.kv_norm + 8 * lane);
+        weigh8(b, r, p.kv_norm + 256 + 8 * lane);
+    }
     if (lane >= 24) rotate8(b, turn_at(p.rope, p.max_pos, p.positions[token], 4 * (lane - 24)));
     const uint4 first = pack8(a), second = pack8(b);
     if (CACHE == CACHE_ROWS) {

@@ -191,13 +191,15 @@ extern "C" __global__ void __launch_bounds__(128) combine_indices(const CombineP
     const u32 n1 = done < p.most ? (u32)done : p.most;
     const u32 n2 = seen < p.window ? (u32)seen : p.window;
     const i64 base = (i64)p.workspace_rows * request;
+    // Positions beyond any workspace stay beyond it, without overflow.
+    const i64 last = position < 1LL << 40 ? position : 1LL << 40;
     for (u32 at = lane; at < p.width; at += 32) {
         i64 entry = -1;
         if (at < n1) {
             const i64 local = p.topk ? (i64)p.topk[(u64)token * p.most + at] : (i64)at;
             if (local >= 0 && local < p.compressed_rows) entry = base + local;
         } else if (at < n1 + n2) {
-            const i64 within = (i64)p.compressed_rows + (position - n2 + 1 + (at - n1)) - gather_start;
+            const i64 within = (i64)p.compressed_rows + (last - n2 + 1 + (at - n1)) - gather_start;
             if (within >= p.compressed_rows && within < p.workspace_rows) entry = base + within;
         }
         row[at] = (i32)entry;

@@ -35,6 +35,65 @@ pub fn queries<'s, D: Device>(
     Tensor::new(device, stream, [tokens, padded_heads, HEAD_DIM])
 }
 
+/// Quantised queries `[tokens, padded_heads, 512]`, for
+/// [`Query::Fp8`](crate::ops::q_insert::Query::Fp8).
+///
+/// # Errors
+///
+/// What allocating gives.
+pub fn queries_fp8<'s, D: Device>(
+    device: &D,
+    stream: &'s D::Stream,
+    tokens: usize,
+    padded_heads: usize,
+) -> Result<Tensor<'s, f8e4m3, D, 3>, Error> {
+    Tensor::new(device, stream, [tokens, padded_heads, HEAD_DIM])
+}
+
+/// Logits `[tokens, columns]`, for
+/// [`IndexerLogits`](crate::ops::indexer_topk::IndexerLogits).
+///
+/// # Errors
+///
+/// What allocating gives.
+pub fn logits<'s, D: Device>(
+    device: &D,
+    stream: &'s D::Stream,
+    tokens: usize,
+    columns: usize,
+) -> Result<Tensor<'s, f32, D, 2>, Error> {
+    Tensor::new(device, stream, [tokens, columns])
+}
+
+/// Chosen columns `[tokens, topk]`, for [`IndexerTopk`](crate::ops::indexer_topk::IndexerTopk).
+///
+/// # Errors
+///
+/// What allocating gives.
+pub fn choice<'s, D: Device>(
+    device: &D,
+    stream: &'s D::Stream,
+    tokens: usize,
+    topk: usize,
+) -> Result<Tensor<'s, i32, D, 2>, Error> {
+    Tensor::new(device, stream, [tokens, topk])
+}
+
+/// Attention's output `[tokens, padded_heads, 512]`, for
+/// [`Attention`](crate::ops::attention::Attention).
+///
+/// # Errors
+///
+/// What allocating gives.
+pub fn attended<'s, D: Device>(
+    device: &D,
+    stream: &'s D::Stream,
+    tokens: usize,
+    padded_heads: usize,
+) -> Result<Tensor<'s, bf16, D, 3>, Error> {
+    Tensor::new(device, stream, [tokens, padded_heads, HEAD_DIM])
+}
+
 /// Pooled vectors `[tokens, 512]`, for
 /// [`CompressPool`](crate::ops::compressor::CompressPool).
 ///

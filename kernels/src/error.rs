@@ -204,8 +204,8 @@ impl Check {
     }
 
     /// The norm's epsilon, which may be 0.
-    pub(crate) fn epsilon(self, found: f32) -> Result<(), Error> {
+    pub(crate) fn epsilon(self, argument: &'static str, found: f32) -> Result<(), Error> {
         let holds = found.is_finite() && found >= 0.0;
-        self.value("eps", holds, f64::from(found), "finite and not below 0")
+        self.value(argument, holds, f64::from(found), "finite and not below 0")
     }
 }

@@ -79,7 +79,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
             KvCache::Rows(rows) => (Maybe(None), Maybe(Some(rows)), Maybe(None)),
             KvCache::Fp8 { rows, .. } => (Maybe(None), Maybe(None), Maybe(Some(rows))),
         };
-        let rest = (args.kv, args.positions, args.slots, args.rope);
+        let rest = (args.kv, Maybe(args.kv_norm), args.positions, args.slots, args.rope);
         stream.launch((queries, cache, rest), move |(queries, cache, rest)| {
             let queries = match queries {
                 (Some(from), Some(to), _) => Queries::Bf16(from, to),
@@ -91,8 +91,8 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
                 (_, Some(rows), _) => Cache::Rows(rows),
                 (.., rows) => Cache::Fp8(rows.unwrap_or_default()),
             };
-            let (kv, positions, slots, rope) = rest;
-            q_insert(&plan, queries, cache, kv, positions, slots, rope);
+            let (kv, kv_norm, positions, slots, rope) = rest;
+            q_insert(&plan, queries, cache, kv, kv_norm, positions, slots, rope);
         })?;
         Ok(())
     }

@@ -5,16 +5,15 @@
 
 mod common;
 
-use common::cases::{
-    AttentionCase, CacheForm, CombineCase, CompressCase, IndexerQCase, LogitsCase, MapCase, QCase,
-    QForm,
-};
-use common::{POISON, Random, Rig, rope_table};
-use scratchpool::{Device, Host, bf16, f8e4m3};
+use std::fmt::Write;
+
+use common::arguments::{Change, Form, Seen};
+use common::cases::{AnyCase, every_form};
+use common::{Case as _, POISON, Place, Random, Rig, rope_table, same};
+use scratchpool::{Host, bf16, f8e4m3};
 use scratchpool_kernels::formats::to_bf16;
-use scratchpool_kernels::ops::compressor::Compression;
+use scratchpool_kernels::ops::compressor::{Boundaries, Compression};
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
-use scratchpool_kernels::reference::cache::EntryFormat;
 use scratchpool_kernels::{Error, HostKernels, Kernels, Tensor};
 
 type Cpu = Rig<Host, HostKernels>;
@@ -23,162 +22,157 @@ fn rig(host: Host) -> Cpu {
     Rig::new(host, HostKernels)
 }
 
-const Q: QCase = QCase {
-    tokens: 9,
-    heads: 3,
-    padded: 8,
-    block_size: 4,
-    stride_extra: 8,
-    inserted: 7,
-    q: QForm::Out,
-    cache: CacheForm::Paged,
-    norm: true,
-    wild: true,
-    seed: 11,
-};
-
 #[test]
-fn deferred_launches_give_the_bytes_of_launches_in_order() {
-    let (a, b) = (rig(Host::in_order()), rig(Host::random(3)));
-    for (q, cache) in [
-        (QForm::Out, CacheForm::Paged),
-        (QForm::InPlace, CacheForm::Rows),
-        (QForm::Fp8, CacheForm::Fp8),
-    ] {
-        let case = QCase { q, cache, ..Q };
-        assert_eq!(case.run(&a), case.run(&b));
-    }
-    for fp4 in [false, true] {
-        let case = IndexerQCase {
-            tokens: 5,
-            heads: 4,
-            fp4,
-            narrow_rope: fp4,
-            narrow_weights: !fp4,
-            seed: 5,
-        };
-        assert_eq!(case.run(&a), case.run(&b));
-        let case = LogitsCase { tokens: 3, heads: 8, columns: 40, topk: 16, fp4, seed: 6 };
-        assert_eq!(case.run(&a), case.run(&b));
-    }
-    let case = MapCase { tokens: 6, topk: 30, block_size: 64, packed: true, seed: 7 };
-    assert_eq!(case.run(&a), case.run(&b));
-    let case = CombineCase { tokens: 6, most: 30, listed: true, ratio: 4, window: 16, seed: 8 };
-    assert_eq!(case.run(&a), case.run(&b));
-    for (compression, format) in [
-        (Compression::C4, EntryFormat::Main),
-        (Compression::C4, EntryFormat::IndexFp8),
-        (Compression::C4, EntryFormat::IndexMxfp4),
-        (Compression::C128, EntryFormat::Main),
-    ] {
-        for decode in [false, true] {
-            let case = CompressCase {
-                tokens: 40,
-                compression,
-                format,
-                block_size: 16,
-                stride_extra: 0,
-                decode,
-                magnitude: 1.0,
-                seed: 9,
-            };
-            assert_eq!(case.run(&a), case.run(&b));
+fn every_form_gives_the_same_bytes_in_any_order_guarded_allocated_and_pooled() {
+    let (a, mut b) = (rig(Host::in_order()), rig(Host::random(3)));
+    for tokens in [0, 1, 5, 9] {
+        for case in every_form(tokens, 11 + tokens as u64) {
+            let first = case.run(&a);
+            for place in [Place::Guarded, Place::Allocated, Place::Pool] {
+                b.place = place;
+                same(&case, &first, &case.run(&b));
+            }
         }
     }
-    for whole_rows in [false, true] {
-        let case =
-            AttentionCase { tokens: 5, heads: 2, window: 12, compressed: 20, whole_rows, seed: 10 };
-        assert_eq!(case.run(&a), case.run(&b));
+}
+
+#[test]
+fn scratch_outputs_are_written_whole_and_caches_keep_what_is_not_written() {
+    let mut cpu = rig(Host::in_order());
+    for case in every_form(6, 5) {
+        let first = case.run(&cpu);
+        cpu.poison = !POISON;
+        let second = case.run(&cpu);
+        cpu.poison = POISON;
+        for ((name, first), (_, second)) in first.0.iter().zip(&second.0) {
+            let partly = ["cache", "state", "scratch"].contains(name);
+            for (at, (a, b)) in first.iter().zip(second).enumerate() {
+                let kept = partly && (*a, *b) == (POISON, !POISON);
+                assert!(a == b || kept, "{case:?}: {name} at {at}: {a:#x} {b:#x}");
+            }
+        }
     }
 }
 
 #[test]
-fn pool_views_and_fresh_tensors_get_the_same_bytes() {
-    for rows in [0, 1, 5, 17] {
-        let (a, b) = (rig(Host::in_order()), rig(Host::random(rows as u64)));
-        let (a, b) = (
-            common::pooled::through_a_pool(&a, rows, 3),
-            common::pooled::through_a_pool(&b, rows, 3),
-        );
-        assert_eq!(common::bytes_of(&a.0), common::bytes_of(&b.0));
-        assert_eq!((a.1, a.2), (b.1, b.2));
-    }
-}
-
-/// Queries, padded queries, KV rows and a cache, with what else a launch takes.
-fn with_args(
-    tokens: usize,
-    kv_width: usize,
-    act: impl FnOnce(&Cpu, QInsert<'_, Host>) -> Result<(), Error>,
-) -> Result<(), Error> {
+fn compressors_store_at_boundaries_alone_and_nothing_where_the_host_knows_of_none() {
     let cpu = rig(Host::in_order());
-    let from = cpu.load([tokens, 2, 512], &vec![bf16::ONE; tokens * 2 * 512]);
-    let mut to = cpu.load([tokens, 4, 512], &vec![bf16::NAN; tokens * 4 * 512]);
-    let kv = cpu.load([tokens, kv_width], &vec![bf16::ONE; tokens * kv_width]);
-    let positions = cpu.load([tokens], &vec![0_i64; tokens]);
-    let slots = cpu.load([tokens], &vec![0_i64; tokens]);
-    let rope = cpu.load([8, 64], &rope_table(8));
-    let mut cache = cpu.load([2, 1168], &[POISON; 2 * 1168]);
-    let args = QInsert {
-        q: Query::Out { from: from.view(), to: to.view_mut() },
-        kv: kv.view(),
-        positions: positions.view(),
-        slots: slots.view(),
-        rope: rope.view(),
-        cache: KvCache::Paged { bytes: cache.view_mut(), block_size: 2 },
-        eps: 1e-6,
-        norm: true,
-    };
-    act(&cpu, args)
+    for case in every_form(6, 8) {
+        let AnyCase::Compress(case) = case else { continue };
+        if !case.decode || case.wild {
+            continue;
+        }
+        let outcome = case.run(&cpu);
+        let written = |name| outcome.get(name).iter().any(|byte| *byte != POISON);
+        let stored = case.boundaries == Boundaries::Possible;
+        assert_eq!(written("cache"), stored, "{case:?}");
+        assert_eq!(written("scratch"), stored && case.compression == Compression::C128, "{case:?}");
+        assert!(written("state"));
+    }
+}
+
+/// A refusal, cut to the argument that it names, which is one; `fits` where there is none.
+fn named(form: Form, (result, seen): (Result<(), Error>, Seen)) -> String {
+    let Err(error) = result else { return "fits".to_owned() };
+    let text = error.to_string();
+    let name = text.split('`').nth(1).unwrap_or_else(|| panic!("{form:?}: {text}"));
+    let arguments = seen.arguments.iter().map(|(name, _)| name);
+    let mut all = arguments.chain(&seen.counts).chain(&seen.numbers);
+    assert!(all.any(|argument| *argument == name), "{form:?}: {text}");
+    name.to_owned()
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_named() {
-    let launch = |cpu: &Cpu, args: QInsert<'_, Host>| cpu.kernels.q_insert(&cpu.stream, args);
-    assert!(with_args(3, 512, launch).is_ok());
-    let text = |result: Result<(), Error>| result.unwrap_err().to_string();
-    assert_eq!(text(with_args(3, 500, launch)), "q_insert: axis 1 of `kv` is 500; expected 512");
-    let short = with_args(3, 512, |cpu, args| {
-        let positions = cpu.load([2], &[0_i64; 2]);
-        launch(cpu, QInsert { positions: positions.view(), ..args })
-    });
-    assert_eq!(text(short), "q_insert: axis 0 of `positions` is 2; expected 3");
-    let many = with_args(3, 512, |cpu, args| {
-        let slots = cpu.load([4], &[0_i64; 4]);
-        launch(cpu, QInsert { slots: slots.view(), ..args })
-    });
-    assert_eq!(text(many), "q_insert: `slots` is 4; at most 3 can be addressed");
-    let fewer = with_args(3, 512, |cpu, args| {
-        let mut to = cpu.load([3, 1, 512], &[bf16::ONE; 3 * 512]);
-        let from = cpu.load([3, 2, 512], &[bf16::ONE; 3 * 1024]);
-        let q = Query::Out { from: from.view(), to: to.view_mut() };
-        launch(cpu, QInsert { q, ..args })
-    });
-    assert_eq!(text(fewer), "q_insert: axis 1 of `q.to` is 1; expected at least 2");
-    let small = with_args(3, 512, |cpu, args| {
-        let mut cache = cpu.load([2, 1160], &[0_u8; 2 * 1160]);
-        let cache = KvCache::Paged { bytes: cache.view_mut(), block_size: 2 };
-        launch(cpu, QInsert { cache, ..args })
-    });
-    assert_eq!(text(small), "q_insert: axis 1 of `cache` is 1160; expected at least 1168");
-    let none = with_args(3, 512, |cpu, args| {
-        let mut cache = cpu.load([2, 1168], &[0_u8; 2 * 1168]);
-        let cache = KvCache::Paged { bytes: cache.view_mut(), block_size: 0 };
-        launch(cpu, QInsert { cache, ..args })
-    });
-    assert_eq!(text(none), "q_insert: `block_size` is 0; it must be at least 1");
-    let nan = with_args(3, 512, |cpu, args| launch(cpu, QInsert { eps: f32::NAN, ..args }));
-    assert_eq!(text(nan), "q_insert: `eps` is NaN; it must be finite and not below 0");
+fn whatever_shape_or_number_does_not_fit_is_named() {
+    let cpu = rig(Host::in_order());
+    let mut table = String::new();
+    for form in Form::ALL {
+        let (fits, seen) = form.launch(&cpu, Change::None);
+        fits.unwrap_or_else(|error| panic!("{form:?}: {error}"));
+        writeln!(table, "{form:?}").unwrap();
+        for (name, shape) in &seen.arguments {
+            write!(table, "  {name} {shape:?}").unwrap();
+            for axis in 0..shape.len() {
+                let by = |by| named(form, form.launch(&cpu, Change::Extent(name, axis, by)));
+                write!(table, "  {axis}: {}, {}", by(-1), by(1)).unwrap();
+            }
+            table.push('\n');
+        }
+        for name in &seen.counts {
+            write!(table, "  {name}").unwrap();
+            for count in [0, 3, 1 << 20, usize::MAX] {
+                let change = Change::Count(name, count);
+                let shown = if count == usize::MAX { "most".to_owned() } else { count.to_string() };
+                write!(table, "  {shown}: {}", named(form, form.launch(&cpu, change))).unwrap();
+            }
+            table.push('\n');
+        }
+        for name in &seen.numbers {
+            write!(table, "  {name}").unwrap();
+            for number in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+                let change = Change::Number(name, number);
+                write!(table, "  {number}: {}", named(form, form.launch(&cpu, change))).unwrap();
+            }
+            table.push('\n');
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn refusals_say_what_was_found_and_what_was_expected() {
+    let cpu = rig(Host::in_order());
+    let text = |form: Form, change| form.launch(&cpu, change).0.unwrap_err().to_string();
+    let mut texts = vec![
+        text(Form::QToPaged, Change::Extent("kv", 1, -12)),
+        text(Form::QToPaged, Change::Extent("positions", 0, -1)),
+        text(Form::QToPaged, Change::Extent("slots", 0, 1)),
+        text(Form::QToPaged, Change::Extent("q.to", 1, -3)),
+        text(Form::QToPaged, Change::Extent("cache", 1, -8)),
+        text(Form::QToPaged, Change::Extent("cache", 1, 4)),
+        text(Form::QToPaged, Change::Count("block_size", 0)),
+        text(Form::QToPaged, Change::Number("eps", f32::NAN)),
+        text(Form::Combine, Change::Count("compressed_rows", 21)),
+        text(Form::Save, Change::Extent("ape", 1, 1)),
+        text(Form::AttentionOfTwo, Change::Extent("second.cache", 1, -8)),
+        text(Form::AttentionOfTwo, Change::Number("scale", 0.0)),
+    ];
+    let heads = too_many_heads(&cpu);
+    texts.push(heads.unwrap_err().to_string());
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+/// Logits of 65 heads.
+fn too_many_heads(cpu: &Cpu) -> Result<(), Error> {
+    use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits};
+    let values = cpu.load([1, 65, 128], &[f8e4m3::from_bits(0); 65 * 128]);
+    let weights = cpu.load([1, 65], &[1.0; 65]);
+    let (cache, table) = (cpu.load([1, 132], &[0; 132]), cpu.load([1, 1], &[0]));
+    let (of, positions) = (cpu.load([1], &[0]), cpu.load([1], &[0]));
+    let mut logits = cpu.load([1, 1], &[0.0]);
+    let args = IndexerLogits {
+        q: IndexQueryIn::Fp8 { values: values.view() },
+        weights: weights.view(),
+        cache: cache.view(),
+        block_size: 1,
+        block_table: table.view(),
+        token_to_req: of.view(),
+        positions: positions.view(),
+        ratio: 4,
+        logits: logits.view_mut(),
+    };
+    cpu.kernels.indexer_logits(&cpu.stream, args)
 }
 
 #[test]
 fn an_argument_of_another_stream_is_refused() {
-    let other = with_args(1, 512, |cpu, args| {
-        let side = cpu.device.create_stream("side")?;
-        cpu.kernels.q_insert(&side, args)
-    });
-    let text = other.unwrap_err().to_string();
-    assert!(text.contains("`main`") && text.contains("`side`"), "{text}");
+    let cpu = rig(Host::in_order());
+    for form in Form::ALL {
+        for (name, _) in form.launch(&cpu, Change::None).1.arguments {
+            let text = form.launch(&cpu, Change::Stream(name)).0.unwrap_err().to_string();
+            assert!(text.contains("`main`") && text.contains("`side`"), "{form:?} {name}: {text}");
+        }
+    }
 }
 
 #[test]
@@ -198,6 +192,7 @@ fn queries_are_within_a_last_place_of_float64() {
         let args = QInsert {
             q: Query::Out { from: from.view(), to: to.view_mut() },
             kv: kv.view(),
+            kv_norm: None,
             positions: positions.view(),
             slots: slots.view(),
             rope: rope.view(),

@@ -69,6 +69,14 @@ const fn attention_shared(keys: u32) -> u32 {
     rows + 64 * (keys + 8) * 2 + (128 + 64 + 128 + 64) * 4 + keys * 1024
 }
 
+/// Refuses attention on a device whose blocks can have too little shared memory.
+const fn enough_shared(needed: u32, most: u32) -> Result<(), Error> {
+    if needed <= most {
+        return Ok(());
+    }
+    Err(Error::SharedMemory { kernel: attention::NAME, needed, most })
+}
+
 impl fmt::Debug for CudaKernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaKernels").field("processors", &self.processors).finish_non_exhaustive()
@@ -76,7 +84,8 @@ impl fmt::Debug for CudaKernels {
 }
 
 impl CudaKernels {
-    /// Compiles the kernels for a device, or reads them from the cache, and loads them.
+    /// Compiles the kernels for a device, or reads them from the cache, and loads them. A device with too
+    /// little shared memory for attention has all the others.
     ///
     /// # Errors
     ///
@@ -129,7 +138,7 @@ impl CudaKernels {
             most_shared,
             processors: processors as usize,
         };
-        if kernels.attention_shared > kernels.most_shared {
+        if enough_shared(kernels.attention_shared, kernels.most_shared).is_err() {
             // Only attention is out of reach; it says so when it is launched.
             return Ok(kernels);
         }
@@ -253,6 +262,8 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             KvCache::Rows(rows) => (1, site.on("cache", rows, 16)?),
             KvCache::Fp8 { rows, .. } => (2, site.on("cache", rows, 8)?),
         };
+        let kv_norm = args.kv_norm.as_ref().map(|weight| site.on("kv_norm", weight, 16));
+        let kv_norm = kv_norm.transpose()?;
         // More rows a warp keep more loads in flight, once there are enough warps for all.
         let rows = plan.tokens * plan.padded_heads;
         let (form, heads) = match rows / self.processors.max(1) {
@@ -265,6 +276,7 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             q_in,
             q_out,
             kv: site.on("kv", &args.kv, 16)?,
+            kv_norm: kv_norm.unwrap_or(0),
             positions: site.on("positions", &args.positions, 8)?,
             slots: site.on("slots", &args.slots, 8)?,
             rope: site.on("rope", &args.rope, 16)?,
@@ -530,9 +542,9 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
     fn attention(&self, stream: &Stream, args: Attention<'_, D>) -> Result<(), Error> {
         let plan = args.check()?;
         let site = Site { kernel: attention::NAME, stream };
-        let first = source_params(site, &args.first, &plan.first)?;
+        let first = source_params(site, attention::FIRST, &args.first, &plan.first)?;
         let second = match (&args.second, &plan.second) {
-            (Some(selected), Some(plan)) => source_params(site, selected, plan)?,
+            (Some(selected), Some(plan)) => source_params(site, attention::SECOND, selected, plan)?,
             _ => SourceParams { width: 0, ..first },
         };
         let params = AttentionParams {
@@ -545,13 +557,10 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
             scale_log2: plan.scale * core::f32::consts::LOG2_E,
             unused: 0,
         };
-        let (needed, most) = (self.attention_shared, self.most_shared);
-        if needed > most {
-            return Err(Error::SharedMemory { kernel: attention::NAME, needed, most });
-        }
+        enough_shared(self.attention_shared, self.most_shared)?;
         let grid = (plan.tokens, plan.heads.div_ceil(64));
         // SAFETY: the module's invariant.
-        unsafe { site.launch(&self.attention, grid, 256, needed, &params, NONE) }
+        unsafe { site.launch(&self.attention, grid, 256, self.attention_shared, &params, NONE) }
     }
 }
 
@@ -597,17 +606,18 @@ fn store_params<D: Device<Stream = Stream>>(
 
 fn source_params<D: Device<Stream = Stream>>(
     site: Site<'_>,
+    names: attention::Names,
     selected: &Selected<'_, D>,
     plan: &SourcePlan,
 ) -> Result<SourceParams, Error> {
     let entries = match &selected.entries {
-        Entries::Paged { cache, .. } => site.on("cache", cache, 8)?,
-        Entries::Rows(rows) => site.on("rows", rows, 16)?,
+        Entries::Paged { cache, .. } => site.on(names.cache.bytes, cache, 8)?,
+        Entries::Rows(rows) => site.on(names.rows, rows, 16)?,
     };
     Ok(SourceParams {
         entries,
-        indices: site.on("indices", &selected.indices, 4)?,
-        lens: site.on("lens", &selected.lens, 4)?,
+        indices: site.on(names.indices, &selected.indices, 4)?,
+        lens: site.on(names.lens, &selected.lens, 4)?,
         stride: plan.layout.stride as u64,
         blocks: count(plan.layout.blocks),
         block_size: count(plan.layout.block_size),
@@ -618,7 +628,7 @@ fn source_params<D: Device<Stream = Stream>>(
 
 #[cfg(test)]
 mod tests {
-    use super::divisor;
+    use super::*;
 
     #[test]
     fn a_factor_and_a_shift_divide_as_division_does() {
@@ -631,5 +641,20 @@ mod tests {
                 assert_eq!(quotient, u64::from(n / by), "{n} / {by}");
             }
         }
+    }
+
+    #[test]
+    fn attention_fits_an_a100_and_an_h100_and_says_where_it_does_not() {
+        let (before, after) = (attention_shared(32), attention_shared(64));
+        assert_eq!((before, after), (139_264, 209_408));
+        // What a block can have, by the programming guide: 8.0 and 8.7, 8.6 and 8.9 and 12.x, 9.0 and 10.x.
+        let (a100, consumer, h100) = (163 << 10, 99 << 10, 227 << 10);
+        assert!(enough_shared(before, a100).is_ok() && enough_shared(after, h100).is_ok());
+        let refused = |needed| enough_shared(needed, consumer).unwrap_err().to_string();
+        assert_eq!(
+            refused(before),
+            "attention: a block needs 139264 bytes of shared memory; this device has 101376"
+        );
+        assert!(refused(after).contains("needs 209408"));
     }
 }

@@ -21,6 +21,7 @@ params! {
         q_in: u64,
         q_out: u64,
         kv: u64,
+        kv_norm: u64,
         positions: u64,
         slots: u64,
         rope: u64,

@@ -5,11 +5,25 @@
 //! `exp(s_j - m) / (sum_j exp(s_j - m) + exp(sink_h - m))`; output `sum_j weight_j k_j`. An index
 //! that is no entry, or stands behind its row's length, contributes nothing; without any entry the
 //! output is 0.
+//!
+//! **Tolerance**: a device computes scores in f32 and rounds weights to bf16. The output of a head is
+//! within 6e-3 of the real numbers, as a norm relative to theirs, plus 2^-19 of the largest
+//! `scale * (|q| . |k_j|)`, which only counts where scores are in the thousands. What is below 2^-126
+//! may be 0. Scores and sums that f32 cannot hold are not finite.
+//!
+//! **What is not finite**: a score that is NaN, or infinite above, makes its head NaN; so does a NaN
+//! among the head's queries, once there is an entry. An entry of negative infinite score has weight 0,
+//! and an infinite element of it makes that dim of the output NaN. Where all scores are negative
+//! infinity, and where the sink is infinite, all weights are 0. A NaN sink makes the output NaN, unless
+//! all scores are negative infinity or there is no entry.
+//!
+//! **Shared memory**: 136 KiB a block before compute capability 9.0, and 204.5 KiB from there on. On a
+//! device with less the launch is [`Error::SharedMemory`].
 
 use scratchpool::{Device, bf16};
 
 use crate::error::{Check, Error};
-use crate::ops::q_insert::paged;
+use crate::ops::q_insert::{Paged, paged};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
 use crate::tensor::{In, Out};
 
@@ -83,24 +97,51 @@ pub struct AttentionPlan {
     pub scale: f32,
 }
 
+/// What a source's arguments are called in errors.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    pub(crate) indices: &'static str,
+    pub(crate) lens: &'static str,
+    pub(crate) rows: &'static str,
+    pub(crate) cache: Paged,
+}
+
+macro_rules! names {
+    ($source:literal) => {
+        Names {
+            indices: concat!($source, ".indices"),
+            lens: concat!($source, ".lens"),
+            rows: concat!($source, ".rows"),
+            cache: Paged {
+                bytes: concat!($source, ".cache"),
+                block_size: concat!($source, ".block_size"),
+            },
+        }
+    };
+}
+
+pub(crate) const FIRST: Names = names!("first");
+pub(crate) const SECOND: Names = names!("second");
+
 impl<D: Device> Selected<'_, D> {
-    fn check(&self, check: Check, tokens: usize) -> Result<SourcePlan, Error> {
+    fn check(&self, check: Check, names: Names, tokens: usize) -> Result<SourcePlan, Error> {
         let [_, width] = self.indices.shape();
-        check.shape("indices", self.indices.shape(), [tokens, width])?;
-        check.shape("lens", self.lens.shape(), [tokens])?;
-        check.counts(&[("indices", width)])?;
+        check.shape(names.indices, self.indices.shape(), [tokens, width])?;
+        check.shape(names.lens, self.lens.shape(), [tokens])?;
+        check.counts(&[(names.indices, width)])?;
         let (layout, is_paged) = match &self.entries {
             Entries::Paged { cache, block_size } => {
-                (paged(check, "cache", cache.shape(), *block_size, EntryFormat::Main)?, true)
+                (paged(check, names.cache, cache.shape(), *block_size, EntryFormat::Main)?, true)
             }
             Entries::Rows(rows) => {
                 let [blocks, columns] = rows.shape();
-                check.extent("rows", 1, columns, HEAD_DIM)?;
+                check.extent(names.rows, 1, columns, HEAD_DIM)?;
                 let format = EntryFormat::Main;
                 (PagedLayout { format, block_size: 1, stride: 2 * HEAD_DIM, blocks }, false)
             }
         };
-        check.counts(&[("entries", layout.blocks.saturating_mul(layout.block_size))])?;
+        let name = if is_paged { names.cache.bytes } else { names.rows };
+        check.counts(&[(name, layout.blocks.saturating_mul(layout.block_size))])?;
         Ok(SourcePlan { layout, is_paged, width })
     }
 }
@@ -117,8 +158,8 @@ impl<D: Device> Attention<'_, D> {
         check.shape("q", self.q.shape(), [tokens, heads, HEAD_DIM])?;
         check.shape("out", self.out.shape(), [tokens, heads, HEAD_DIM])?;
         check.shape("sinks", self.sinks.shape(), [heads])?;
-        let first = self.first.check(check, tokens)?;
-        let second = self.second.as_ref().map(|it| it.check(check, tokens)).transpose()?;
+        let first = self.first.check(check, FIRST, tokens)?;
+        let second = self.second.as_ref().map(|it| it.check(check, SECOND, tokens)).transpose()?;
         check.above_zero("scale", self.scale)?;
         check.counts(&[("q", tokens.saturating_mul(heads))])?;
         Ok(AttentionPlan { tokens, heads, first, second, scale: self.scale })

@@ -12,7 +12,7 @@
 use scratchpool::Device;
 
 use crate::error::{Check, Error};
-use crate::ops::q_insert::{num, paged};
+use crate::ops::q_insert::{Paged, num, paged};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, INDEX_DIM, PagedLayout};
 use crate::reference::rope::ROPE_DIM;
 use crate::tensor::{In, Out};
@@ -81,7 +81,8 @@ impl Boundaries {
 }
 
 /// Arguments of saving partial states: for each token with a slot, the row
-/// `[kv | score + ape[position mod ratio]]` into the paged state cache.
+/// `[kv | score + ape[position mod ratio]]` into the paged state cache. kv is copied bit for bit; the sum
+/// is rounded to f32, and a NaN in it is some NaN.
 #[derive(Debug)]
 pub struct SaveState<'v, D: Device> {
     /// The projection `[T, 2 W]`: `W` of kv, then `W` of score.
@@ -90,7 +91,8 @@ pub struct SaveState<'v, D: Device> {
     pub ape: In<'v, f32, D, 2>,
     /// Positions `[T]`.
     pub positions: In<'v, i64, D, 1>,
-    /// Slots in the state cache `[T]`; negative ones are not saved.
+    /// Slots in the state cache `[T]`; negative ones, and ones beyond it, are not saved. No two may
+    /// be equal.
     pub slots: In<'v, i64, D, 1>,
     /// The state cache `[pages, page_tokens, 2 W]`.
     pub state: Out<'v, f32, D, 3>,
@@ -186,10 +188,10 @@ impl<D: Device> States<'_, D> {
         check.positive("states.state", page_tokens)?;
         let [requests, columns] = self.block_table.shape();
         check.counts(&[
-            ("positions", tokens),
-            ("state", pages.saturating_mul(page_tokens)),
-            ("block_table", requests),
-            ("block_table", columns),
+            ("states.positions", tokens),
+            ("states.state", pages.saturating_mul(page_tokens)),
+            ("states.block_table", requests),
+            ("states.block_table", columns),
         ])?;
         Ok(StatesPlan { tokens, width, compression, pages, page_tokens, requests, columns })
     }
@@ -234,10 +236,11 @@ impl<D: Device> Store<'_, D> {
     fn check(&self, check: Check, tokens: usize, ratio: usize) -> Result<StorePlan, Error> {
         check.shape("store.slots", self.slots.shape(), [tokens])?;
         check.shape("store.norm_weight", self.norm_weight.shape(), [self.format.width()])?;
-        check.epsilon(self.eps)?;
+        check.epsilon("store.eps", self.eps)?;
         let [max_pos, columns] = self.rope.shape();
         check.extent("store.rope", 1, columns, ROPE_DIM)?;
-        let layout = paged(check, "store.cache", self.cache.shape(), self.block_size, self.format)?;
+        let names = Paged { bytes: "store.cache", block_size: "store.block_size" };
+        let layout = paged(check, names, self.cache.shape(), self.block_size, self.format)?;
         check.counts(&[("store.rope", max_pos), ("store.cache", layout.blocks)])?;
         Ok(StorePlan { tokens, ratio, max_pos, layout, eps: self.eps })
     }

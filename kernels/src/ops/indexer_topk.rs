@@ -2,11 +2,21 @@
 //!
 //! Candidates of a token at position `p` are the finished entries `j < (p + 1) / ratio` of its
 //! request. `logit[t, j] = sum_h weights[t, h] * max(0, q[t, h] . k[j]) * kscale[j]`, in f32.
+//!
+//! **Tolerance**: a device's sums are f32, in any order: within 2^-18 of the sum of the magnitudes of
+//! all terms, `sum_h |weights[t, h]| * (|q[t, h]| . |k[j]|) * |kscale[j]|`, of the real number, wherever
+//! that sum is finite in f32. Elements of MXFP4 below 2^-126 may count as 0, and so may
+//! products, also beside an infinity.
+//!
+//! **What is not finite**: a NaN in a candidate's key or scale, or in any query, scale or weight of the
+//! token, gives NaN, also beside a weight of 0; a product of 0 and infinity does too. Otherwise an
+//! infinite weight or key scale gives an infinity of its sign. NaN is a logit that the choice never
+//! takes.
 
 use scratchpool::{Device, e8m0, f8e4m3};
 
 use crate::error::{Check, Error};
-use crate::ops::q_insert::paged;
+use crate::ops::q_insert::{CACHE, paged};
 use crate::reference::cache::{EntryFormat, INDEX_DIM, MXFP4_BLOCK, PagedLayout};
 use crate::tensor::{In, Out};
 
@@ -102,7 +112,7 @@ impl<D: Device> IndexerLogits<'_, D> {
         };
         check.shape("token_to_req", self.token_to_req.shape(), [tokens])?;
         check.shape("positions", self.positions.shape(), [tokens])?;
-        let layout = paged(check, "cache", self.cache.shape(), self.block_size, format)?;
+        let layout = paged(check, CACHE, self.cache.shape(), self.block_size, format)?;
         let [requests, table_columns] = self.block_table.shape();
         let [_, columns] = self.logits.shape();
         check.shape("logits", self.logits.shape(), [tokens, columns])?;
@@ -120,9 +130,10 @@ impl<D: Device> IndexerLogits<'_, D> {
     }
 }
 
-/// Arguments of the choice: of each row, the columns with the largest logits, in any order, -1 in
-/// unused places. Negative infinity and NaN are never chosen; where at most `topk` columns are left,
-/// all of them are.
+/// Arguments of the choice: of each row, the columns with the largest logits, in ascending order, -1
+/// behind them. Of equal logits at the cut the lower columns are chosen; both zeros are equal.
+/// Negative infinity and NaN are never chosen; where at most `topk` columns are left, all of them are.
+/// The same logits give the same choice, whatever the device.
 #[derive(Debug)]
 pub struct IndexerTopk<'v, D: Device> {
     /// Logits `[T, C]`.

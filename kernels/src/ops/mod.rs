@@ -32,6 +32,26 @@ use crate::error::Error;
 ///
 /// Launches return when the work is queued on `stream`, which is the stream of all arguments.
 ///
+/// ```
+/// use scratchpool::{Device, Host};
+/// use scratchpool_kernels::ops::indexer_topk::IndexerTopk;
+/// use scratchpool_kernels::{HostKernels, Kernels, Tensor, alloc};
+///
+/// let host = Host::in_order();
+/// let stream = host.create_stream("main")?;
+/// let logits = Tensor::from_values(&host, &stream, [1, 4], &[0.5, 3.0, f32::NEG_INFINITY, 2.0])?;
+/// let mut chosen = alloc::choice(&host, &stream, 1, 2)?;      // or a pool's view: `view.into()`
+/// let args = IndexerTopk { logits: logits.view(), indices: chosen.view_mut() };
+/// HostKernels.indexer_topk(&stream, args)?;
+/// assert_eq!(chosen.to_vec()?, [1, 3]);
+///
+/// let few = Tensor::from_values(&host, &stream, [2, 4], &[0.0; 8])?;
+/// let args = IndexerTopk { logits: few.view(), indices: chosen.view_mut() };
+/// let refused = HostKernels.indexer_topk(&stream, args).unwrap_err();
+/// assert_eq!(refused.to_string(), "indexer_topk: axis 0 of `indices` is 1; expected 2");
+/// # Ok::<(), scratchpool_kernels::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// Every method gives what the arguments' `check` gives, and what the device refuses.

@@ -1,9 +1,14 @@
 //! Query norm, RoPE and insertion of the new KV rows: arguments and their check.
 //!
 //! For each of `T` tokens: its `H` query heads are normed (without weight), rotated and written to
-//! `H_pad` heads, the padding heads as +0; its KV row, normed upstream, is rotated and written to
-//! the cache at its slot. See [`reference::q_insert`](crate::reference::q_insert) for the
-//! arithmetic.
+//! `H_pad` heads, the padding heads as +0; its KV row, normed upstream or here with a weight, is
+//! rotated and written to the cache at its slot. See
+//! [`reference::q_insert`](crate::reference::q_insert) for the arithmetic.
+//!
+//! **Tolerance**: none between devices. Of the real numbers, queries in bf16 are within 1.01 times half
+//! a last place, which is 2^-8 of a value. **What is not finite** follows the table of
+//! [`formats`](crate::formats); where the norm is on, a NaN makes its whole head NaN; an infinity
+//! becomes NaN, and what is finite beside it 0.
 
 use scratchpool::{Device, bf16, f8e4m3};
 
@@ -65,8 +70,10 @@ pub enum KvCache<'v, D: Device> {
 pub struct QInsert<'v, D: Device> {
     /// The queries.
     pub q: Query<'v, D>,
-    /// KV rows `[T, 512]`, normed with their weight upstream.
+    /// KV rows `[T, 512]`.
     pub kv: In<'v, bf16, D, 2>,
+    /// Weight of the KV rows' norm `[512]`; `None` where they were normed upstream.
+    pub kv_norm: Option<In<'v, f32, D, 1>>,
     /// Positions `[T]`: rows of `rope`. One without a row gives NaN.
     pub positions: In<'v, i64, D, 1>,
     /// Slots `[T_ins]`, `T_ins <= T`. Negative ones, ones beyond the cache, and tokens without
@@ -76,7 +83,7 @@ pub struct QInsert<'v, D: Device> {
     pub rope: In<'v, f32, D, 2>,
     /// The cache.
     pub cache: KvCache<'v, D>,
-    /// The norm's epsilon.
+    /// The epsilon of both norms.
     pub eps: f32,
     /// Whether queries are normed; without, they are only rotated.
     pub norm: bool,
@@ -118,6 +125,9 @@ impl<D: Device> QInsert<'_, D> {
         let check = Check(NAME);
         let [tokens, width] = self.kv.shape();
         check.extent("kv", 1, width, HEAD_DIM)?;
+        if let Some(weight) = &self.kv_norm {
+            check.shape("kv_norm", weight.shape(), [HEAD_DIM])?;
+        }
         let (from, to, q_scale) = match &self.q {
             Query::Out { from, to } => (from.shape(), to.shape(), 1.0),
             Query::InPlace(q) => (q.shape(), q.shape(), 1.0),
@@ -125,8 +135,12 @@ impl<D: Device> QInsert<'_, D> {
         };
         let [_, heads, _] = from;
         let [_, padded_heads, _] = to;
-        check.shape("q.from", from, [tokens, heads, HEAD_DIM])?;
-        check.shape("q.to", to, [tokens, padded_heads, HEAD_DIM])?;
+        let (from_name, to_name) = match &self.q {
+            Query::InPlace(_) => ("q", "q"),
+            _ => ("q.from", "q.to"),
+        };
+        check.shape(from_name, from, [tokens, heads, HEAD_DIM])?;
+        check.shape(to_name, to, [tokens, padded_heads, HEAD_DIM])?;
         check.at_least("q.to", 1, padded_heads, heads)?;
         check.shape("positions", self.positions.shape(), [tokens])?;
         let [inserted] = self.slots.shape();
@@ -135,18 +149,18 @@ impl<D: Device> QInsert<'_, D> {
         check.extent("rope", 1, columns, ROPE_DIM)?;
         let (layout, kv_scale) = match &self.cache {
             KvCache::Paged { bytes, block_size } => {
-                let layout = paged(check, "cache", bytes.shape(), *block_size, EntryFormat::Main)?;
+                let layout = paged(check, CACHE, bytes.shape(), *block_size, EntryFormat::Main)?;
                 (layout, 1.0)
             }
             KvCache::Rows(rows) => (whole(check, rows.shape(), 2)?, 1.0),
             KvCache::Fp8 { rows, scale } => (whole(check, rows.shape(), 1)?, *scale),
         };
-        check.epsilon(self.eps)?;
+        check.epsilon("eps", self.eps)?;
         check.above_zero("q.scale", q_scale)?;
         check.above_zero("cache.scale", kv_scale)?;
         check.counts(&[
-            ("tokens", tokens),
-            ("heads", padded_heads.saturating_add(1).saturating_mul(tokens)),
+            ("kv", tokens),
+            (to_name, padded_heads.saturating_add(1).saturating_mul(tokens)),
             ("rope", max_pos),
             ("cache", layout.blocks),
         ])?;
@@ -165,21 +179,31 @@ impl<D: Device> QInsert<'_, D> {
     }
 }
 
+/// What the arguments of a paged cache are called in errors.
+#[derive(Clone, Copy)]
+pub(crate) struct Paged {
+    pub(crate) bytes: &'static str,
+    pub(crate) block_size: &'static str,
+}
+
+/// A cache that is an argument of its own.
+pub(crate) const CACHE: Paged = Paged { bytes: "cache", block_size: "block_size" };
+
 /// The layout of a paged cache of bytes `[blocks, stride]`.
 pub(crate) fn paged(
     check: Check,
-    argument: &'static str,
+    names: Paged,
     shape: [usize; 2],
     block_size: usize,
     format: EntryFormat,
 ) -> Result<PagedLayout, Error> {
-    check.positive("block_size", block_size)?;
-    check.counts(&[("block_size", block_size)])?;
+    check.positive(names.block_size, block_size)?;
+    check.counts(&[(names.block_size, block_size)])?;
     let [blocks, stride] = shape;
-    check.at_least(argument, 1, stride, PagedLayout::block_bytes(format, block_size))?;
+    check.at_least(names.bytes, 1, stride, PagedLayout::block_bytes(format, block_size))?;
     let align = format.access_bytes();
     check.value(
-        argument,
+        names.bytes,
         stride % align == 0,
         num(stride),
         "of a stride that keeps entries aligned",

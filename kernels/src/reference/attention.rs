@@ -1,5 +1,8 @@
 //! Sparse attention with a sink, with sums in f64: the real number that f32 sums on a device
 //! approximate. Entries are read as the definition says: E4M3 times its scale rounded to bf16.
+//!
+//! The maximum is that of the scores, NaN not counted and without the sink: only then does what is not finite
+//! come out as [`ops::attention`](crate::ops::attention) says, on every device.
 
 use crate::formats::bf16;
 use crate::ops::attention::{AttentionPlan, SourcePlan};
@@ -93,13 +96,57 @@ fn head(q: &[bf16], entries: &[[f32; HEAD_DIM]], sink: f32, scale: f32) -> [f64;
         dot * f64::from(scale)
     };
     let logits: Vec<f64> = entries.iter().map(logit).collect();
-    let max = logits.iter().copied().fold(f64::from(sink), f64::max);
-    let total = logits.iter().map(|s| (s - max).exp()).sum::<f64>() + (f64::from(sink) - max).exp();
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let none = max == f64::NEG_INFINITY;
+    let zero = if none { 0.0 } else { max };
+    let sum = logits.iter().map(|s| (s - zero).exp()).sum::<f64>();
+    let inverse = if none { 0.0 } else { 1.0 / (sum + (f64::from(sink) - zero).exp()) };
     for (entry, logit) in entries.iter().zip(logits) {
-        let weight = (logit - max).exp() / total;
+        let weight = (logit - zero).exp() * inverse;
         for (to, k) in out.iter_mut().zip(entry) {
             *to += weight * f64::from(*k);
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INF: f32 = f32::INFINITY;
+
+    /// One head of queries all `q` over entries that are all their number: what all dims become.
+    fn attend(q: f32, entries: &[f32], sink: f32) -> f64 {
+        let entries: Vec<_> = entries.iter().map(|k| [*k; HEAD_DIM]).collect();
+        let out = head(&[bf16::from_f32(q); HEAD_DIM], &entries, sink, 1.0);
+        assert!(out.iter().all(|x| x.to_bits() == out[0].to_bits() || x.is_nan()));
+        out[0]
+    }
+
+    #[test]
+    fn weights_are_a_softmax_with_a_sink() {
+        assert_eq!(attend(1.0, &[3.0], -INF), 3.0);
+        assert_eq!(attend(0.0, &[3.0], 0.0), 1.5);
+        assert_eq!(attend(0.0, &[3.0, 5.0], -INF), 4.0);
+        assert_eq!(attend(1.0, &[], 0.0), 0.0);
+    }
+
+    #[test]
+    fn what_is_not_finite_follows_the_documentation() {
+        const NAN: f32 = f32::NAN;
+        assert!(attend(NAN, &[3.0], 0.0).is_nan() && attend(1.0, &[NAN, 1.0], 0.0).is_nan());
+        assert!(attend(INF, &[3.0], 0.0).is_nan());
+        assert!(attend(INF, &[-3.0, 1.0], 0.0).is_nan());
+        assert_eq!(attend(NAN, &[], NAN), 0.0);
+        // No weight at all, with and without a sink.
+        assert_eq!((attend(INF, &[-3.0], 0.0), attend(INF, &[-3.0], -INF)), (0.0, 0.0));
+        assert_eq!((attend(INF, &[-3.0], NAN), attend(1.0, &[3.0], INF)), (0.0, 0.0));
+        assert!(attend(1.0, &[3.0], NAN).is_nan());
+        // An entry of weight 0 shows in its infinite dim alone.
+        let mut entry = [1.0; HEAD_DIM];
+        entry[7] = -INF;
+        let out = head(&[bf16::ONE; HEAD_DIM], &[entry, [2.0; HEAD_DIM]], -INF, 1.0);
+        assert!(out[7].is_nan() && out[..7].iter().chain(&out[8..]).all(|x| *x == 2.0));
+    }
 }

@@ -1,10 +1,15 @@
 //! The compressors, in the arithmetic of the definition.
 //!
-//! **Pooling**, each column for itself, over the window's rows that exist: `m = max score`,
-//! `w = exp(score - m)` with [`exp`], the weighted sum of kv over the sum of weights. Rows before
-//! position 0, and rows whose page is missing, have no weight; without any row the result is 0.
-//! C4 adds its 8 rows in sequence. C128 adds 8 groups of 16 rows, each in sequence, and then
-//! groups in sequence. Weighted sums use fused multiply-add.
+//! **Pooling**, each column for itself, over the window's rows: `m = max score`, NaN not counted;
+//! `w = exp(score - m)` with [`exp`]; the weighted sum of kv over the sum of weights. Rows before
+//! position 0, and rows whose page is missing, have kv 0 and score negative infinity. C4 adds its 8
+//! rows in sequence. C128 adds 8 groups of 16 rows, each in sequence, and then groups in sequence.
+//! Weighted sums use fused multiply-add.
+//!
+//! What is not finite: a score that is NaN, or infinite above, makes its column NaN. Where every score is
+//! negative infinity there is no weight, and the column is 0, or NaN where a kv is not finite: also an
+//! infinite kv of a row without weight shows. The norm then makes the whole entry NaN, as
+//! [`formats`](crate::formats) lists for what is stored.
 //!
 //! **Store**: `x r w` with `r` over the sum of [`sum_of_squares_by_quads`], nothing rounded before. The
 //! main entry takes dims 0..448 rounded to bf16, then quantised, and the last 64 rotated from the
@@ -103,22 +108,24 @@ impl<'k> StateSlices<'k> {
 /// Pools one column of a window.
 fn pool_column(rows: &[Option<(&[f32], &[f32])>], column: usize, group: usize) -> f32 {
     let at = |row: &Option<(&[f32], &[f32])>| {
-        let (kv, score) = (*row)?;
-        Some((*kv.get(column)?, *score.get(column)?))
+        let there = row.and_then(|(kv, score)| Some((*kv.get(column)?, *score.get(column)?)));
+        there.unwrap_or((0.0, f32::NEG_INFINITY))
     };
-    let max = rows.iter().filter_map(at).fold(f32::NEG_INFINITY, |max, (_, s)| max.max(s));
-    let (mut weights, mut sum) = (0.0, 0.0);
+    let max = rows.iter().map(at).fold(f32::NEG_INFINITY, |max, (_, s)| max.max(s));
+    let zero = if max == f32::NEG_INFINITY { 0.0 } else { max };
+    // What adding to changes nothing, also not the sign of a zero.
+    let (mut weights, mut sum) = (-0.0, -0.0);
     for group in rows.chunks(group) {
         let (mut group_weights, mut group_sum) = (0.0, 0.0);
-        for (kv, score) in group.iter().filter_map(at) {
-            let weight = exp(score - max);
+        for (kv, score) in group.iter().map(at) {
+            let weight = exp(score - zero);
             group_weights += weight;
             group_sum = kv.mul_add(weight, group_sum);
         }
         weights += group_weights;
         sum += group_sum;
     }
-    if max == f32::NEG_INFINITY { 0.0 } else { sum / weights }
+    if weights == 0.0 { sum } else { sum / weights }
 }
 
 /// Pools the window that ends at `token`.
@@ -213,5 +220,49 @@ pub fn compress(
             pool(states_plan, states, token, &mut pooled);
             store.store(plan, token, *position, &pooled);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pools one column of rows of kv and score.
+    fn pooled(rows: &[Option<[f32; 2]>], group: usize) -> f32 {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                row.as_ref()
+                    .map(|[kv, score]| (core::slice::from_ref(kv), core::slice::from_ref(score)))
+            })
+            .collect();
+        pool_column(&rows, 0, group)
+    }
+
+    #[test]
+    fn a_window_is_the_weighted_mean_of_its_rows() {
+        assert_eq!(pooled(&[Some([3.0, 1.0]), Some([5.0, 1.0])], 2), 4.0);
+        assert_eq!(pooled(&[None, Some([5.0, -3.0])], 2), 5.0);
+        assert_eq!(pooled(&[None, None], 1), 0.0);
+    }
+
+    #[test]
+    fn what_underflows_in_a_sequence_of_rows_keeps_its_sign() {
+        let mean = pooled(&[Some([-1e-40, -80.0]), Some([-0.0, 0.0])], 2);
+        assert!(mean == 0.0 && mean.is_sign_negative(), "{mean}");
+    }
+
+    #[test]
+    fn what_is_not_finite_follows_the_documentation() {
+        const INF: f32 = f32::INFINITY;
+        let beside = |row| pooled(&[Some(row), Some([1.0, 0.0])], 2);
+        assert!(beside([1.0, f32::NAN]).is_nan() && beside([1.0, INF]).is_nan());
+        assert_eq!(beside([7.0, -INF]), 1.0);
+        assert!(beside([INF, -INF]).is_nan());
+        assert_eq!(beside([INF, 0.0]), INF);
+        // No weight at all.
+        assert_eq!(pooled(&[Some([7.0, -INF]), None], 2), 0.0);
+        assert!(pooled(&[Some([INF, -INF]), None], 2).is_nan());
+        assert!(pooled(&[Some([7.0, f32::NAN]), None], 2).is_nan());
     }
 }

@@ -1,7 +1,8 @@
 //! The indexer's logits and the choice of the largest, with sums in f64.
 //!
 //! Products of the formats are exact in f64, so the reference is the real number that f32 sums on
-//! a device approximate: compare logits within a tolerance, and choices by value at the cut.
+//! a device approximate: compare logits within a tolerance, and choices exactly, for the
+//! same logits.
 
 use scratchpool::{e8m0, f8e4m3};
 
@@ -124,8 +125,8 @@ const fn narrow(x: f64) -> f32 {
     x as f32
 }
 
-/// Chooses from all rows, largest first, of equals the lower column. Slices are as the plan's
-/// checked shapes say.
+/// Chooses from all rows: of equal logits the lower columns, and all in ascending order. Slices are as
+/// the plan's checked shapes say.
 pub fn indexer_topk(plan: &TopkPlan, logits: &[f32], indices: &mut [i32]) {
     for (token, row) in indices.chunks_mut(plan.topk.max(1)).enumerate() {
         let logits = logits.get(token * plan.columns..(token + 1) * plan.columns);
@@ -137,9 +138,51 @@ pub fn indexer_topk(plan: &TopkPlan, logits: &[f32], indices: &mut [i32]) {
             .filter(|(_, logit)| *logit > f32::NEG_INFINITY)
             .collect();
         candidates.sort_by(|a, b| descending(a.1, b.1));
+        candidates.truncate(plan.topk);
+        candidates.sort_unstable_by_key(|(column, _)| *column);
         row.fill(-1);
         for (to, (index, _)) in row.iter_mut().zip(candidates) {
             *to = i32::try_from(index).unwrap_or(-1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::cache::PagedLayout;
+
+    #[test]
+    fn a_logit_is_the_weighted_sum_of_what_is_positive() {
+        let layout =
+            PagedLayout { format: EntryFormat::IndexFp8, block_size: 1, stride: 132, blocks: 3 };
+        let (tokens, heads, columns, requests, table_columns, ratio) = (1, 2, 4, 1, 4, 4);
+        let plan = LogitsPlan { tokens, heads, columns, layout, requests, table_columns, ratio };
+        // Heads of 1 and of -1, keys of 2 with the scale 0.5.
+        let mut q = vec![f8e4m3::from_bits(0x38); 128];
+        q.extend([f8e4m3::from_bits(0xb8); 128]);
+        let mut key = vec![0x40; 128];
+        key.extend(0.5_f32.to_le_bytes());
+        let cache = key.repeat(3);
+        let (block_table, token_to_req, positions) = (&[2, -1, 0, 1], &[0], &[14]);
+        let keys = KeySlices { cache: &cache, block_table, token_to_req, positions };
+        let mut logits = [0.0; 4];
+        indexer_logits(&plan, Queries::Fp8(&q), &[3.0, 5.0], keys, &mut logits);
+        // The second has no block, the fourth is not finished.
+        assert_eq!(logits, [384.0, f32::NEG_INFINITY, 384.0, f32::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn the_largest_are_chosen_in_order_and_of_equals_the_lower() {
+        let logits = [3.0, f32::NAN, 1.0, 3.0, f32::NEG_INFINITY, 2.0, -0.0, 0.0];
+        let choose = |topk| {
+            let mut indices = vec![9; topk];
+            indexer_topk(&TopkPlan { tokens: 1, columns: 8, topk }, &logits, &mut indices);
+            indices
+        };
+        assert_eq!(choose(1), [0]);
+        assert_eq!(choose(3), [0, 3, 5]);
+        assert_eq!(choose(5), [0, 2, 3, 5, 6]);
+        assert_eq!(choose(8), [0, 2, 3, 5, 6, 7, -1, -1]);
     }
 }

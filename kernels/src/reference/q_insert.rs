@@ -4,7 +4,8 @@
 //!   order of [`sum_of_squares_by_chunks`]; `x r`; rotate the last 64; round once, to bf16 or, times
 //!   `1 / scale`, to E4M3. Without the norm `r` is absent.
 //! - **Head from `H` to `H_pad`**: +0.
-//! - **KV**: rotate in f32; round all 512 to bf16; then the cache's own format: E4M3 blocks of 64 with
+//! - **KV**: with a norm of its own, `x r w` with `r` as above, all 512 rounded to bf16 and back; rotate
+//!   in f32; round all 512 to bf16; then the cache's own format: E4M3 blocks of 64 with
 //!   E8M0 scales over dims 0..448 and bf16 for the rest, or whole rows of bf16, or of E4M3.
 
 use scratchpool::f8e4m3;
@@ -55,11 +56,13 @@ fn head(plan: &QInsertPlan, rope: RopeTable<'_>, position: i64, x: &[bf16]) -> [
 }
 
 /// Runs over all tokens. Slices are as the plan's checked shapes say.
+#[expect(clippy::too_many_arguments, reason = "one for each argument of the launch")]
 pub fn q_insert(
     plan: &QInsertPlan,
     queries: Queries<'_>,
     mut cache: Cache<'_>,
     kv: &[bf16],
+    kv_norm: Option<&[f32]>,
     positions: &[i64],
     slots: &[i64],
     rope: &[f32],
@@ -115,7 +118,17 @@ pub fn q_insert(
         }
     }
     for ((kv, position), slot) in kv.chunks(HEAD_DIM).zip(positions).zip(slots) {
-        insert(plan, rope, &mut cache, kv, *position, *slot);
+        let mut row = [0.0; HEAD_DIM];
+        for (wide, x) in row.iter_mut().zip(kv) {
+            *wide = x.to_f32();
+        }
+        if let Some(weight) = kv_norm {
+            let r = inverse_rms(sum_of_squares_by_chunks(&row), 512, plan.eps);
+            for (x, weight) in row.iter_mut().zip(weight) {
+                *x = round_to_bf16(*x * r * *weight);
+            }
+        }
+        insert(plan, rope, &mut cache, row, *position, *slot);
     }
 }
 
@@ -124,15 +137,11 @@ fn insert(
     plan: &QInsertPlan,
     rope: RopeTable<'_>,
     cache: &mut Cache<'_>,
-    kv: &[bf16],
+    mut row: [f32; HEAD_DIM],
     position: i64,
     slot: i64,
 ) {
     let Some((data, scales)) = plan.layout.entry(slot) else { return };
-    let mut row = [0.0; HEAD_DIM];
-    for (wide, x) in row.iter_mut().zip(kv) {
-        *wide = x.to_f32();
-    }
     let (_, last) = row.split_at_mut(NOPE_DIM);
     rope.rotate(position, last);
     for x in &mut row {

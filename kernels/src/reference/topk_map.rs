@@ -86,12 +86,78 @@ pub fn combine_indices(
         });
         let entries = locals.map(|local| (0..compressed).contains(&local).then_some(base + local));
         let window = (position - n2 + 1..=*position).map(|at| {
-            let within = compressed + at - (seq - gathered);
-            (compressed..rows).contains(&within).then_some(base + within)
+            let within = at.saturating_sub(seq - gathered).saturating_add(compressed);
+            (compressed..rows).contains(&within).then(|| base + within)
         });
         for (to, entry) in row.iter_mut().zip(entries.chain(window)) {
             *to = entry.and_then(|entry| i32::try_from(entry).ok()).unwrap_or(-1);
         }
         *len = i32::try_from(n1 + n2).unwrap_or(i32::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_a_block_of_the_request_and_a_place_in_it() {
+        let plan = TopkMapPlan {
+            tokens: 2,
+            topk: 6,
+            requests: 1,
+            table_stride: 4,
+            columns: 3,
+            block_size: 4,
+            placement: Placement::InPlace,
+        };
+        let local = [0, 5, 9, -1, 12, 2].repeat(2);
+        let valid = [true, false].map(bool8::from);
+        let run = |placement| {
+            let (mut indices, mut lens) = ([7; 12], [7; 2]);
+            let plan = TopkMapPlan { placement, ..plan };
+            topk_map(&plan, &local, &[0, 0], &[7, -1, 5, 3], &valid, &mut indices, &mut lens);
+            (indices, lens)
+        };
+        // Block 1 is none, column 3 means nothing.
+        let mapped = [28, -1, 21, -1, -1, 30];
+        let packed = [28, 21, 30, -1, -1, -1];
+        let twice = |row: [i32; 6]| -> [i32; 12] { core::array::from_fn(|at| row[at % 6]) };
+        assert_eq!(run(Placement::InPlace), (twice(mapped), [3, 0]));
+        assert_eq!(run(Placement::PackedLeft), (twice(packed), [3, 0]));
+    }
+
+    #[test]
+    fn a_combined_row_is_compressed_rows_then_the_window() {
+        let plan = CombinePlan {
+            tokens: 1,
+            requests: 2,
+            most: 2,
+            width: 8,
+            ratio: 4,
+            window: 3,
+            workspace_rows: 20,
+            compressed_rows: 10,
+        };
+        let run = |position, topk: Option<&[i32]>| {
+            let (mut indices, mut lens) = ([7; 8], [7]);
+            combine_indices(
+                &plan,
+                topk,
+                &[1],
+                &[position],
+                &[50, 12],
+                &[50, 6],
+                &mut indices,
+                &mut lens,
+            );
+            (indices, lens)
+        };
+        // Gathered from position 6 on.
+        assert_eq!(run(9, Some(&[1, 0])), ([21, 20, 31, 32, 33, -1, -1, -1], [5]));
+        assert_eq!(run(9, None), ([20, 21, 31, 32, 33, -1, -1, -1], [5]));
+        assert_eq!(run(0, None), ([-1; 8], [1]));
+        assert_eq!(run(-1, None), ([-1; 8], [0]));
+        assert_eq!(run(i64::MAX, None), ([20, 21, -1, -1, -1, -1, -1, -1], [5]));
     }
 }

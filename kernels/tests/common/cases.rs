@@ -1,21 +1,40 @@
-//! One body for both devices: each case runs a kernel on a rig and gives back the whole arena of its
-//! outputs, guards included.
+//! One body for both devices: each case runs a kernel, or a few that belong together, on inputs that
+//! its seed makes.
 
-use scratchpool::{Device, bf16, bool8, e8m0, f8e4m3};
-use scratchpool_kernels::Kernels;
+use std::sync::OnceLock;
+
+use scratchpool::{Device, Host, bf16, bool8, e8m0, f8e4m3};
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, Compression, SaveState, States, Store,
 };
 use scratchpool_kernels::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
-use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk};
+use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk, TopkPlan};
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
-use scratchpool_kernels::ops::topk_map::{CombineIndices, Placement, TopkMap};
-use scratchpool_kernels::reference::cache::{EntryFormat, PagedLayout};
+use scratchpool_kernels::ops::topk_map::{CombineIndices, Placement, TopkMap, combined_width};
+use scratchpool_kernels::reference::cache::{EntryFormat, PagedLayout, encode_main};
+use scratchpool_kernels::reference::indexer_topk::indexer_topk;
+use scratchpool_kernels::{HostKernels, Kernels, alloc};
 
-use super::{Arena, Random, Rig, bytes_of, part, part_in, rope_table};
+use super::pooled::Shapes;
+use super::{
+    Bench, Case, Outcome, Place, Random, Rig, bf16s_of, canonical, floats_of, ints_of, rope_table,
+};
 
 pub const MAX_POS: usize = 300;
+
+/// Puts positions that are none among others.
+fn far(positions: &mut [i64]) {
+    for (position, far) in positions.iter_mut().skip(1).step_by(7).zip([i64::MAX, i64::MIN, -1]) {
+        *position = far;
+    }
+}
+
+/// A table for all positions below [`MAX_POS`].
+fn rope() -> &'static [f32] {
+    static TABLE: OnceLock<Vec<f32>> = OnceLock::new();
+    TABLE.get_or_init(|| rope_table(MAX_POS))
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QForm {
@@ -42,12 +61,21 @@ pub struct QCase {
     pub q: QForm,
     pub cache: CacheForm,
     pub norm: bool,
+    pub kv_norm: bool,
     pub wild: bool,
     pub seed: u64,
 }
 
-impl QCase {
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<u8> {
+impl Case for QCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { heads: self.padded, bf16s: 512, f8s: 512, ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
         let mut random = Random(self.seed);
         let Self { tokens, heads, padded, block_size, inserted, .. } = *self;
         let blocks = (tokens + 3) / block_size + 2;
@@ -65,66 +93,76 @@ impl QCase {
         let slots = random.slots(inserted, blocks * block_size, self.wild);
         let stride = PagedLayout::block_bytes(EntryFormat::Main, block_size) + self.stride_extra;
 
-        let mut arena = Arena::new();
-        let q_at = match self.q {
-            QForm::Out => arena.room::<bf16>(tokens * padded * 512),
-            QForm::InPlace => arena.room_for(&bytes_of(&q)),
-            QForm::Fp8 => arena.room::<f8e4m3>(tokens * padded * 512),
-        };
-        let cache_at = match self.cache {
-            CacheForm::Paged => arena.room::<u8>(blocks * stride),
-            CacheForm::Rows => arena.room::<bf16>(blocks * block_size * 512),
-            CacheForm::Fp8 => arena.room::<f8e4m3>(blocks * block_size * 512),
-        };
-        let mut memory = rig.load([arena.bytes.len()], &arena.bytes);
-        let mut second = rig.load([arena.bytes.len()], &arena.bytes);
-        let from = rig.load([tokens, heads, 512], &q);
-        let kv = rig.load([tokens, 512], &kv);
-        let positions = rig.load([tokens], &positions);
-        let slots = rig.load([inserted], &slots);
-        let rope = rig.load([MAX_POS, 64], &rope_table(MAX_POS));
-        let from = from.view();
-        // SAFETY: the parts are of two arenas.
-        let (q, cache) = unsafe {
-            let q = match self.q {
-                QForm::Out => {
-                    Query::Out { from, to: part(&mut memory, q_at, [tokens, padded, 512]) }
-                }
-                QForm::InPlace => Query::InPlace(part(&mut memory, q_at, [tokens, heads, 512])),
-                QForm::Fp8 => Query::Fp8 {
-                    from,
-                    to: part(&mut memory, q_at, [tokens, padded, 512]),
-                    scale: 0.03,
-                },
-            };
-            let rows = [blocks, block_size, 512];
-            let cache = match self.cache {
-                CacheForm::Paged => KvCache::Paged {
-                    bytes: part(&mut second, cache_at, [blocks, stride]),
-                    block_size,
-                },
-                CacheForm::Rows => KvCache::Rows(part(&mut second, cache_at, rows)),
-                CacheForm::Fp8 => {
-                    KvCache::Fp8 { rows: part(&mut second, cache_at, rows), scale: 0.07 }
-                }
-            };
-            (q, cache)
-        };
+        let from = bench.load([tokens, heads, 512], &q);
+        let kv = bench.load([tokens, 512], &kv);
+        let positions = bench.load([tokens], &positions);
+        let slots = bench.load([inserted], &slots);
+        let kv_weight = bench.load([512], &random.floats(512, 2.0));
+        let rope = bench.load([MAX_POS, 64], rope());
+        let shape = [tokens, padded, 512];
+        let (mut to, mut over, mut to_fp8) = (None, None, None);
+        match self.q {
+            QForm::Out => {
+                to =
+                    Some(bench.out(shape, |device, stream| {
+                        alloc::queries(device, stream, tokens, padded)
+                    }));
+            }
+            QForm::InPlace => over = Some(bench.kept(shape, &q)),
+            QForm::Fp8 => {
+                to_fp8 = Some(bench.out(shape, |device, stream| {
+                    alloc::queries_fp8(device, stream, tokens, padded)
+                }));
+            }
+        }
+        let rows = [blocks, block_size, 512];
+        let (mut paged, mut whole, mut fp8) = (None, None, None);
+        match self.cache {
+            CacheForm::Paged => paged = Some(bench.kept::<u8, 2>([blocks, stride], &[])),
+            CacheForm::Rows => whole = Some(bench.kept::<bf16, 3>(rows, &[])),
+            CacheForm::Fp8 => fp8 = Some(bench.kept::<f8e4m3, 3>(rows, &[])),
+        }
         let args = QInsert {
-            q,
+            q: match (&mut to, &mut over, &mut to_fp8) {
+                (Some(to), ..) => Query::Out { from: from.view(), to: to.out() },
+                (_, Some(q), _) => Query::InPlace(q.out()),
+                (.., to) => {
+                    Query::Fp8 { from: from.view(), to: to.as_mut().unwrap().out(), scale: 0.03 }
+                }
+            },
             kv: kv.view(),
+            kv_norm: self.kv_norm.then(|| kv_weight.view()),
             positions: positions.view(),
             slots: slots.view(),
             rope: rope.view(),
-            cache,
+            cache: match (&mut paged, &mut whole, &mut fp8) {
+                (Some(bytes), ..) => KvCache::Paged { bytes: bytes.out(), block_size },
+                (_, Some(rows), _) => KvCache::Rows(rows.out()),
+                (.., rows) => KvCache::Fp8 { rows: rows.as_mut().unwrap().out(), scale: 0.07 },
+            },
             eps: 1e-6,
             norm: self.norm,
         };
-        rig.launch(|kernels, stream| kernels.q_insert(stream, args));
-        let mut all = memory.to_vec().unwrap();
-        all.extend(second.to_vec().unwrap());
-        all
+        bench.launch(|kernels, stream| kernels.q_insert(stream, args));
+        let q = match (&to, &over, &to_fp8) {
+            (Some(q), ..) | (_, Some(q), _) => q.bytes(),
+            (.., q) => q.as_ref().unwrap().bytes(),
+        };
+        let cache = match (&paged, &whole, &fp8) {
+            (Some(cache), ..) => cache.bytes(),
+            (_, Some(cache), _) => cache.bytes(),
+            (.., cache) => cache.as_ref().unwrap().bytes(),
+        };
+        Outcome(vec![("q", q), ("cache", cache)])
     }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Queries {
+    /// Random, of all magnitudes.
+    Wild,
+    /// [`every_value_under_every_scale`].
+    EveryValue,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,82 +172,81 @@ pub struct IndexerQCase {
     pub fp4: bool,
     pub narrow_rope: bool,
     pub narrow_weights: bool,
+    pub queries: Queries,
     pub seed: u64,
 }
 
-impl IndexerQCase {
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<u8> {
-        self.run_on(rig, &Random(self.seed).wild_rows(self.tokens * self.heads, 128))
+impl Case for IndexerQCase {
+    fn tokens(&self) -> usize {
+        self.tokens
     }
 
-    pub fn run_on<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>, q: &[bf16]) -> Vec<u8> {
+    fn shapes(&self) -> Shapes {
+        let Self { heads, .. } = *self;
+        Shapes { heads, f8s: 128, u8s: 64, e8m0s: 4, f32s: heads, ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
         let mut random = Random(self.seed);
         let Self { tokens, heads, .. } = *self;
+        let q = match self.queries {
+            Queries::Wild => random.wild_rows(tokens * heads, 128),
+            Queries::EveryValue => every_value_under_every_scale(self.seed),
+        };
         let positions: Vec<i64> =
             (0..tokens).map(|_| i64::try_from(random.below(MAX_POS + 2)).unwrap() - 1).collect();
-        let table = rope_table(MAX_POS);
+        let table = rope();
         let narrow = |values: &[f32]| values.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>();
         let weights = random.floats(tokens * heads, 4.0);
 
-        let q = rig.load([tokens, heads, 128], q);
-        let positions = rig.load([tokens], &positions);
-        let rope_narrow = rig.load([MAX_POS, 64], &narrow(&table));
-        let rope_wide = rig.load([MAX_POS, 64], &table);
-        let weights_narrow = rig.load([tokens, heads], &narrow(&weights));
-        let weights_wide = rig.load([tokens, heads], &weights);
-
-        let mut arenas = Vec::new();
-        for len in [tokens * heads * if self.fp4 { 64 } else { 128 }, tokens * heads * 4] {
-            let mut arena = Arena::new();
-            let at = arena.room::<u8>(len);
-            arenas.push((rig.load([arena.bytes.len()], &arena.bytes), at));
+        let q = bench.load([tokens, heads, 128], &q);
+        let positions = bench.load([tokens], &positions);
+        let rope_narrow = bench.load([MAX_POS, 64], &narrow(table));
+        let rope_wide = bench.load([MAX_POS, 64], table);
+        let weights_narrow = bench.load([tokens, heads], &narrow(&weights));
+        let weights_wide = bench.load([tokens, heads], &weights);
+        let launch = |out: IndexQuery<'_, D>| {
+            let args = IndexerQ {
+                q: q.view(),
+                positions: positions.view(),
+                rope: if self.narrow_rope {
+                    Wide::Bf16(rope_narrow.view())
+                } else {
+                    Wide::F32(rope_wide.view())
+                },
+                weights: if self.narrow_weights {
+                    Wide::Bf16(weights_narrow.view())
+                } else {
+                    Wide::F32(weights_wide.view())
+                },
+                softmax_scale: 128_f32.powf(-0.5),
+                head_scale: 64_f32.powf(-0.5),
+                out,
+            };
+            bench.launch(|kernels, stream| kernels.indexer_q(stream, args));
+        };
+        if bench.rig.place == Place::Allocated {
+            return self.allocated(bench, launch);
         }
-        let mut arena = Arena::new();
-        let at = arena.room::<f32>(tokens * heads);
-        let mut weights_out = rig.load([arena.bytes.len()], &arena.bytes);
-        let [(values, values_at), (scales, scales_at)] = &mut arenas[..] else { panic!() };
-        // SAFETY: parts of different arenas.
-        let out = unsafe {
-            let weights = part(&mut weights_out, at, [tokens, heads]);
-            if self.fp4 {
-                IndexQuery::Mxfp4 {
-                    values: part(values, *values_at, [tokens, heads, 64]),
-                    scales: part::<e8m0, _, 3>(scales, *scales_at, [tokens, heads, 4]),
-                    weights,
-                }
-            } else {
-                let values = part(values, *values_at, [tokens, heads, 128]);
-                IndexQuery::Fp8 { values, weights }
-            }
-        };
-        let args = IndexerQ {
-            q: q.view(),
-            positions: positions.view(),
-            rope: if self.narrow_rope {
-                Wide::Bf16(rope_narrow.view())
-            } else {
-                Wide::F32(rope_wide.view())
-            },
-            weights: if self.narrow_weights {
-                Wide::Bf16(weights_narrow.view())
-            } else {
-                Wide::F32(weights_wide.view())
-            },
-            softmax_scale: 128_f32.powf(-0.5),
-            head_scale: 64_f32.powf(-0.5),
-            out,
-        };
-        rig.launch(|kernels, stream| kernels.indexer_q(stream, args));
-        let mut all = values.to_vec().unwrap();
-        all.extend(scales.to_vec().unwrap());
-        all.extend(canonical(&weights_out.to_vec().unwrap()));
-        all
+        // Without an allocating form of their own: that is `IndexQueries`.
+        let mut weights = bench.out([tokens, heads], |_, _| unreachable!());
+        if self.fp4 {
+            let mut values = bench.out([tokens, heads, 64], |_, _| unreachable!());
+            let mut scales = bench.out::<e8m0, 3>([tokens, heads, 4], |_, _| unreachable!());
+            let (v, s) = (values.out(), scales.out());
+            launch(IndexQuery::Mxfp4 { values: v, scales: s, weights: weights.out() });
+            Self::outcome(values.bytes(), scales.bytes(), &weights.bytes())
+        } else {
+            let mut values = bench.out([tokens, heads, 128], |_, _| unreachable!());
+            launch(IndexQuery::Fp8 { values: values.out(), weights: weights.out() });
+            Self::outcome(values.bytes(), Vec::new(), &weights.bytes())
+        }
     }
 }
 
 /// Rows whose first halves, which rotation leaves alone, hold every bf16 that a finite MXFP4 block can,
 /// for every scale, of both signs; the last halves are random. For 64 heads.
-pub fn every_value_under_every_scale(seed: u64) -> Vec<bf16> {
+fn every_value_under_every_scale(seed: u64) -> Vec<bf16> {
     let mut random = Random(seed);
     let mut blocks = Vec::new();
     for byte in 1..=253_u16 {
@@ -228,16 +265,41 @@ pub fn every_value_under_every_scale(seed: u64) -> Vec<bf16> {
     halves.flat_map(|half| [half, &random.bf16s(64, 2.0)].concat()).collect()
 }
 
-/// NaN in one form: a device and a host make different ones.
-fn canonical(bytes: &[u8]) -> Vec<u8> {
-    let mut all = Vec::with_capacity(bytes.len());
-    for word in bytes.chunks(4) {
-        match word {
-            [a, b, c, d] if f32::from_le_bytes([*a, *b, *c, *d]).is_nan() => all.extend([0xff; 4]),
-            word => all.extend(word),
+impl IndexerQCase {
+    /// Every bf16 under every scale of MXFP4, that a finite block can have.
+    pub fn every_value(seed: u64) -> Self {
+        let (heads, queries) = (64, Queries::EveryValue);
+        let tokens = every_value_under_every_scale(seed).len() / (heads * 128);
+        let (narrow_rope, narrow_weights) = (false, false);
+        Self { tokens, heads, fp4: true, narrow_rope, narrow_weights, queries, seed }
+    }
+
+    fn outcome(values: Vec<u8>, scales: Vec<u8>, weights: &[u8]) -> Outcome {
+        Outcome(vec![("values", values), ("scales", scales), ("weights", canonical(weights))])
+    }
+
+    fn allocated<D: Device, K: Kernels<D>>(
+        &self,
+        bench: &Bench<'_, D, K>,
+        launch: impl FnOnce(IndexQuery<'_, D>),
+    ) -> Outcome {
+        let (device, Self { tokens, heads, .. }) = (&bench.rig.device, *self);
+        let mut queries = if self.fp4 {
+            alloc::IndexQueries::mxfp4(device, bench.stream, tokens, heads).unwrap()
+        } else {
+            alloc::IndexQueries::fp8(device, bench.stream, tokens, heads).unwrap()
+        };
+        launch(queries.out());
+        let (values, weights) = queries.view();
+        match values {
+            IndexQueryIn::Fp8 { values } => {
+                Self::outcome(bench.read(values), Vec::new(), &bench.read(weights))
+            }
+            IndexQueryIn::Mxfp4 { values, scales } => {
+                Self::outcome(bench.read(values), bench.read(scales), &bench.read(weights))
+            }
         }
     }
-    all
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -249,8 +311,16 @@ pub struct MapCase {
     pub seed: u64,
 }
 
-impl MapCase {
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<u8> {
+impl Case for MapCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { i32s: self.topk, ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
         let mut random = Random(self.seed);
         let Self { tokens, topk, block_size, .. } = *self;
         let (requests, stride, columns) = (7, 33, 29);
@@ -270,13 +340,12 @@ impl MapCase {
             .collect();
         let valid: Vec<bool8> =
             (0..tokens).map(|_| bool8::from_bits(u8::try_from(random.below(3)).unwrap())).collect();
-        let mut arena = Arena::new();
-        let indices_at = arena.room::<i32>(tokens * topk);
-        let lens_at = arena.room::<i32>(tokens);
-        let mut memory = rig.load([arena.bytes.len()], &arena.bytes);
-        let mut second = rig.load([arena.bytes.len()], &arena.bytes);
-        let (local, of) = (rig.load([tokens, topk], &local), rig.load([tokens], &of));
-        let (table, valid) = (rig.load([requests, stride], &table), rig.load([tokens], &valid));
+        let slots = |device: &D, stream| alloc::Slots::new(device, stream, tokens, topk).unwrap();
+        let mut indices =
+            bench.out([tokens, topk], |device, stream| Ok(slots(device, stream).indices));
+        let mut lens = bench.out([tokens], |device, stream| Ok(slots(device, stream).lens));
+        let (local, of) = (bench.load([tokens, topk], &local), bench.load([tokens], &of));
+        let (table, valid) = (bench.load([requests, stride], &table), bench.load([tokens], &valid));
         let args = TopkMap {
             topk: local.view(),
             token_to_req: of.view(),
@@ -285,15 +354,11 @@ impl MapCase {
             valid: valid.view(),
             block_size,
             placement: if self.packed { Placement::PackedLeft } else { Placement::InPlace },
-            // SAFETY: parts of different arenas.
-            indices: unsafe { part(&mut memory, indices_at, [tokens, topk]) },
-            // SAFETY: as above.
-            lens: unsafe { part(&mut second, lens_at, [tokens]) },
+            indices: indices.out(),
+            lens: lens.out(),
         };
-        rig.launch(|kernels, stream| kernels.topk_map(stream, args));
-        let mut all = memory.to_vec().unwrap();
-        all.extend(second.to_vec().unwrap());
-        all
+        bench.launch(|kernels, stream| kernels.topk_map(stream, args));
+        Outcome(vec![("indices", indices.bytes()), ("lens", lens.bytes())])
     }
 }
 
@@ -307,8 +372,16 @@ pub struct CombineCase {
     pub seed: u64,
 }
 
-impl CombineCase {
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<u8> {
+impl Case for CombineCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { i32s: combined_width(self.most, self.window), ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
         let mut random = Random(self.seed);
         let Self { tokens, most, ratio, window, .. } = *self;
         let (requests, rows, compressed) = (4, 900, 500);
@@ -317,17 +390,18 @@ impl CombineCase {
         let of: Vec<i32> = (0..tokens).map(|_| any(&mut random, requests + 2) - 1).collect();
         let positions: Vec<i64> =
             (0..tokens).map(|_| i64::try_from(random.below(2000)).unwrap() - 20).collect();
+        let mut positions = positions;
+        far(&mut positions);
         let seq: Vec<i32> = (0..requests).map(|_| 1000 + any(&mut random, 1000)).collect();
         let gathered: Vec<i32> = (0..requests).map(|_| any(&mut random, 400)).collect();
-        let width = scratchpool_kernels::ops::topk_map::combined_width(most, window);
-        let mut arena = Arena::new();
-        let indices_at = arena.room::<i32>(tokens * width);
-        let lens_at = arena.room::<i32>(tokens);
-        let mut memory = rig.load([arena.bytes.len()], &arena.bytes);
-        let mut second = rig.load([arena.bytes.len()], &arena.bytes);
-        let (local, of) = (rig.load([tokens, most], &local), rig.load([tokens], &of));
-        let (positions, seq) = (rig.load([tokens], &positions), rig.load([requests], &seq));
-        let gathered = rig.load([requests], &gathered);
+        let width = combined_width(most, window);
+        let slots = |device: &D, stream| alloc::Slots::new(device, stream, tokens, width).unwrap();
+        let mut indices =
+            bench.out([tokens, width], |device, stream| Ok(slots(device, stream).indices));
+        let mut lens = bench.out([tokens], |device, stream| Ok(slots(device, stream).lens));
+        let (local, of) = (bench.load([tokens, most], &local), bench.load([tokens], &of));
+        let (positions, seq) = (bench.load([tokens], &positions), bench.load([requests], &seq));
+        let gathered = bench.load([requests], &gathered);
         let args = CombineIndices {
             topk: self.listed.then(|| local.view()),
             most,
@@ -339,15 +413,11 @@ impl CombineCase {
             window,
             workspace_rows: rows,
             compressed_rows: compressed,
-            // SAFETY: parts of different arenas.
-            indices: unsafe { part(&mut memory, indices_at, [tokens, width]) },
-            // SAFETY: as above.
-            lens: unsafe { part(&mut second, lens_at, [tokens]) },
+            indices: indices.out(),
+            lens: lens.out(),
         };
-        rig.launch(|kernels, stream| kernels.combine_indices(stream, args));
-        let mut all = memory.to_vec().unwrap();
-        all.extend(second.to_vec().unwrap());
-        all
+        bench.launch(|kernels, stream| kernels.combine_indices(stream, args));
+        Outcome(vec![("indices", indices.bytes()), ("lens", lens.bytes())])
     }
 }
 
@@ -358,103 +428,153 @@ pub struct CompressCase {
     pub format: EntryFormat,
     pub block_size: usize,
     pub stride_extra: usize,
+    /// Requests of one token each, at and near boundaries; else a few long runs of positions.
     pub decode: bool,
     pub magnitude: f32,
+    /// Very small, very large and no numbers among projections, states and weights.
+    pub wild: bool,
+    /// What the host says of boundaries.
+    pub boundaries: Boundaries,
     pub seed: u64,
 }
 
 impl CompressCase {
-    /// Saves states, then compresses: the state cache, the scratch and the entry cache.
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<u8> {
-        let mut random = Random(self.seed);
-        let Self { tokens, compression, format, block_size, .. } = *self;
-        let (ratio, width) = (compression.ratio(), format.width());
-        let columns_of_state = 2 * compression.halves() * width;
+    fn state_columns(&self) -> usize {
+        2 * self.compression.halves() * self.format.width()
+    }
+
+    /// Requests and positions of the tokens, pages of the requests and how many there are, and
+    /// the tokens' slots.
+    fn batch(&self, random: &mut Random) -> Batch {
+        let Self { tokens, compression, .. } = *self;
+        let ratio = compression.ratio();
         let page_tokens = if compression == Compression::C4 { 4 } else { 8 };
+        if self.decode {
+            let table_columns = 2 * ratio / page_tokens + 1;
+            let pages = tokens.div_ceil(page_tokens) + 9;
+            // Half of the tokens at boundaries, of many fewer; the first always.
+            let beyond = if tokens < 1024 { 2 } else { 9 };
+            let positions = (0..tokens)
+                .map(|token| {
+                    (1 + random.below(2)) * ratio - 1 + random.below(beyond.min(token + 1))
+                })
+                .map(|at| i64::try_from(at).unwrap())
+                .collect();
+            let page = |random: &mut Random| match random.below(40) {
+                0 => -1,
+                1 => i32::try_from(pages).unwrap(),
+                _ => i32::try_from(random.below(pages)).unwrap(),
+            };
+            return Batch {
+                of: (0..tokens).map(|token| i32::try_from(token).unwrap()).collect(),
+                positions,
+                table: (0..tokens * table_columns).map(|_| page(random)).collect(),
+                table_columns,
+                pages,
+                page_tokens,
+                slots: random.slots(tokens, pages * page_tokens, true),
+            };
+        }
         let requests = 3;
-        let table_columns = (tokens + 400).div_ceil(page_tokens) + 1;
+        let table_columns = (tokens + 20).div_ceil(page_tokens);
         let pages = requests * table_columns;
-        // In prefill a few long runs of positions, in decode single ones at and near boundaries.
         let run = tokens.div_ceil(requests).max(1);
-        let mut of = Vec::new();
-        let mut positions = Vec::new();
+        let mut batch = Batch { table_columns, pages, page_tokens, ..Batch::default() };
+        // A shuffled table, with a missing page here and there.
+        for page in random.slots(pages, pages, false) {
+            let missing = random.below(40) == 0;
+            batch.table.push(if missing { -1 } else { i32::try_from(page).unwrap() });
+        }
         for token in 0..tokens {
             let request = (token / run).min(requests - 1);
-            of.push(i32::try_from(request).unwrap());
-            let at = if self.decode {
-                (1 + random.below(2)) * ratio - 1 + random.below(2)
-            } else {
-                token - request * run + 5 * request
-            };
-            positions.push(i64::try_from(at).unwrap());
+            let at = token - request * run + 5 * request;
+            let page = batch.table[request * table_columns + at / page_tokens];
+            let within = i64::try_from(at % page_tokens).unwrap();
+            batch.of.push(i32::try_from(request).unwrap());
+            batch.positions.push(i64::try_from(at).unwrap());
+            let slot = i64::from(page) * i64::try_from(page_tokens).unwrap() + within;
+            batch.slots.push(if page < 0 { -1 } else { slot });
         }
-        // A shuffled table, with a missing page here and there.
-        let mut order = random.slots(pages, pages, false);
-        for page in &mut order {
-            if random.below(40) == 0 {
-                *page = -1;
+        batch
+    }
+}
+
+#[derive(Default)]
+struct Batch {
+    of: Vec<i32>,
+    positions: Vec<i64>,
+    table: Vec<i32>,
+    table_columns: usize,
+    pages: usize,
+    page_tokens: usize,
+    slots: Vec<i64>,
+}
+
+impl Case for CompressCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { f32s: 512, ..Shapes::default() }
+    }
+
+    /// Saves states, then compresses: the state cache, the scratch and the entry cache.
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
+        let mut random = Random(self.seed);
+        let Self { tokens, compression, format, block_size, magnitude, .. } = *self;
+        let (ratio, width, columns) = (compression.ratio(), format.width(), self.state_columns());
+        let mut batch = self.batch(&mut random);
+        if self.wild {
+            far(&mut batch.positions);
+        }
+        let rows = batch.pages * batch.page_tokens;
+        let (state, kv_score, weight) = if self.wild {
+            // Halves of kv and of score that differ in magnitude.
+            let both = |random: &mut Random, rows| random.wild_floats(2 * rows, columns / 2);
+            let (state, kv_score) = (both(&mut random, rows), both(&mut random, tokens));
+            let mut weight = random.floats(width, 2.0);
+            for (at, special) in [0.0, -0.0, 1e-40, 1e-30, 448.0, 1e30].into_iter().enumerate() {
+                weight[at * 21] = special;
             }
-        }
-        let table: Vec<i32> = order.iter().map(|page| i32::try_from(*page).unwrap()).collect();
-        let mut slots: Vec<i64> = positions
-            .iter()
-            .zip(&of)
-            .map(|(position, of)| {
-                let at = usize::try_from(*position).unwrap();
-                let column = at / page_tokens;
-                let page = table[usize::try_from(*of).unwrap() * table_columns + column];
-                let within = i64::try_from(at % page_tokens).unwrap();
-                if page < 0 { -1 } else { i64::from(page) * page_tokens as i64 + within }
-            })
-            .collect();
-        if self.decode {
-            // Two tokens must not save into one slot.
-            let mut seen = std::collections::HashSet::new();
-            for slot in &mut slots {
-                if !seen.insert(*slot) {
-                    *slot = -1;
-                }
-            }
-        }
-        let state = random.floats(pages * page_tokens * columns_of_state, self.magnitude);
-        let kv_score = random.floats(tokens * columns_of_state, self.magnitude);
-        let ape = random.floats(ratio * columns_of_state / 2, 1.0);
-        let weight = random.floats(width, 2.0);
+            (state, kv_score, weight)
+        } else {
+            (
+                random.floats(rows * columns, magnitude),
+                random.floats(tokens * columns, magnitude),
+                random.floats(width, 2.0),
+            )
+        };
+        let ape = random.floats(ratio * columns / 2, 1.0);
         let blocks = tokens / block_size + 2;
         let kv_slots = random.slots(tokens, blocks * block_size, true);
         let stride = PagedLayout::block_bytes(format, block_size) + self.stride_extra;
 
-        let mut states_arena = Arena::new();
-        let state_at = states_arena.room_for(&bytes_of(&state));
-        let mut states_memory = rig.load([states_arena.bytes.len()], &states_arena.bytes);
-        let mut arena = Arena::new();
-        let cache_at = arena.room::<u8>(blocks * stride);
-        let mut memory = rig.load([arena.bytes.len()], &arena.bytes);
-        let mut scratch_arena = Arena::new();
-        let scratch_at = scratch_arena.room::<f32>(tokens * 512);
-        let mut scratch = rig.load([scratch_arena.bytes.len()], &scratch_arena.bytes);
-
-        let kv_score = rig.load([tokens, columns_of_state], &kv_score);
-        let ape = rig.load([ratio, columns_of_state / 2], &ape);
-        let (positions, of) = (rig.load([tokens], &positions), rig.load([tokens], &of));
-        let (slots, kv_slots) = (rig.load([tokens], &slots), rig.load([tokens], &kv_slots));
-        let table = rig.load([requests, table_columns], &table);
-        let weight = rig.load([width], &weight);
-        let rope = rig.load([MAX_POS, 64], &rope_table(MAX_POS));
-        let state_shape = [pages, page_tokens, columns_of_state];
+        let mut state = bench.kept([batch.pages, batch.page_tokens, columns], &state);
+        let mut cache = bench.kept::<u8, 2>([blocks, stride], &[]);
+        let mut scratch = bench
+            .out([tokens, 512], |device, stream| alloc::compress_scratch(device, stream, tokens));
+        let kv_score = bench.load([tokens, columns], &kv_score);
+        let ape = bench.load([ratio, columns / 2], &ape);
+        let positions = bench.load([tokens], &batch.positions);
+        let of = bench.load([tokens], &batch.of);
+        let requests = batch.table.len() / batch.table_columns;
+        let table = bench.load([requests, batch.table_columns], &batch.table);
+        let (slots, kv_slots) =
+            (bench.load([tokens], &batch.slots), bench.load([tokens], &kv_slots));
+        let weight = bench.load([width], &weight);
+        let rope = bench.load([MAX_POS, 64], rope());
 
         let save = SaveState {
             kv_score: kv_score.view(),
             ape: ape.view(),
             positions: positions.view(),
             slots: slots.view(),
-            // SAFETY: a part of its own arena.
-            state: unsafe { part(&mut states_memory, state_at, state_shape) },
+            state: state.out(),
         };
-        rig.launch(|kernels, stream| kernels.save_state(stream, save));
+        bench.launch(|kernels, stream| kernels.save_state(stream, save));
         let states = States {
-            // SAFETY: not written from here on.
-            state: unsafe { part_in(&states_memory, state_at, state_shape) },
+            state: state.view(),
             block_table: table.view(),
             token_to_req: of.view(),
             positions: positions.view(),
@@ -465,38 +585,38 @@ impl CompressCase {
             norm_weight: weight.view(),
             eps: 1e-6,
             rope: rope.view(),
-            // SAFETY: a part of its own arena.
-            cache: unsafe { part(&mut memory, cache_at, [blocks, stride]) },
+            cache: cache.out(),
             block_size,
             format,
         };
-        let boundaries = Boundaries::Possible;
+        let boundaries = self.boundaries;
         match compression {
             Compression::C4 => {
-                rig.launch(|kernels, stream| {
+                bench.launch(|kernels, stream| {
                     kernels.compress(stream, Compress { states, store, boundaries })
                 });
             }
             Compression::C128 => {
-                // SAFETY: a part of its own arena.
-                let to = unsafe { part(&mut scratch, scratch_at, [tokens, 512]) };
-                let pool = CompressPool { states, scratch: to, boundaries };
-                rig.launch(|kernels, stream| kernels.compress_pool(stream, pool));
+                let pool = CompressPool { states, scratch: scratch.out(), boundaries };
+                bench.launch(|kernels, stream| kernels.compress_pool(stream, pool));
                 let store = CompressStore {
-                    // SAFETY: not written from here on.
-                    scratch: unsafe { part_in(&scratch, scratch_at, [tokens, 512]) },
+                    scratch: scratch.view(),
                     positions: positions.view(),
                     state_slots: slots.view(),
                     store,
                     boundaries,
                 };
-                rig.launch(|kernels, stream| kernels.compress_store(stream, store));
+                bench.launch(|kernels, stream| kernels.compress_store(stream, store));
             }
         }
-        let mut all = states_memory.to_vec().unwrap();
-        all.extend(scratch.to_vec().unwrap());
-        all.extend(memory.to_vec().unwrap());
-        all
+        // kv was copied, so also which NaN it is; a sum is some NaN.
+        let mut states = state.bytes();
+        for row in states.chunks_mut(4 * columns) {
+            let (_, sums) = row.split_at_mut(2 * columns);
+            sums.copy_from_slice(&canonical(sums));
+        }
+        let scratch = canonical(&scratch.bytes());
+        Outcome(vec![("state", states), ("scratch", scratch), ("cache", cache.bytes())])
     }
 }
 
@@ -507,66 +627,145 @@ pub struct LogitsCase {
     pub columns: usize,
     pub topk: usize,
     pub fp4: bool,
+    /// Very small, very large and no numbers among weights, scales and codes.
+    pub wild: bool,
+    /// All inputs positive: then a logit is the sum of its terms' magnitudes.
+    pub magnitudes: bool,
     pub seed: u64,
 }
 
 impl LogitsCase {
+    /// Codes of rows: any byte but E4M3's NaN, which a wild row has now and then.
+    fn codes(&self, random: &mut Random, rows: usize, row: usize) -> Vec<u8> {
+        let mut codes: Vec<u8> = (0..rows * row)
+            .map(|_| {
+                let code = u8::try_from(random.next() & 0xff).unwrap();
+                if !self.fp4 && code & 0x7f == 0x7f { 0 } else { code }
+            })
+            .collect();
+        if self.wild && !self.fp4 {
+            for row in codes.chunks_mut(row) {
+                match random.below(40) {
+                    0 => row[random.below(row.len())] = 0xff,
+                    1..6 => row.fill(0x80),
+                    _ => {}
+                }
+            }
+        }
+        if self.magnitudes {
+            let mask = if self.fp4 { 0x77 } else { 0x7f };
+            for code in &mut codes {
+                *code &= mask;
+            }
+        }
+        codes
+    }
+
+    /// Whether a wild case has elements so small that they may count as 0. It has no infinite weights
+    /// then: their product with 0 is NaN.
+    fn tiny(&self) -> bool {
+        self.fp4 && self.seed.is_multiple_of(2)
+    }
+
+    /// An E8M0 byte: near 1, or wild.
+    fn scale(&self, random: &mut Random) -> u8 {
+        if !self.wild {
+            return u8::try_from(123 + random.below(7)).unwrap();
+        }
+        let small: [u8; 3] = if self.tiny() { [0, 1, 27] } else { [67, 80, 90] };
+        let [a, b, c] = small;
+        let scale =
+            if random.below(200) == 0 { 255 } else { random.pick(&[a, b, c, 100, 127, 150]) };
+        // What may count as 0 is 2^-18 of an element of this scale, or less.
+        if self.magnitudes { scale.max(20) } else { scale }
+    }
+
+    /// A weight, or a key's f32 scale.
+    fn weight(&self, random: &mut Random, plain: f32) -> f32 {
+        const WILD: [f32; 8] = [0.0, -0.0, 1e-40, 1e-30, -1e-30, 1.0, 448.0, -1e10];
+        const SPECIAL: [f32; 3] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        let weight = match (self.wild, random.below(200)) {
+            (false, _) => plain,
+            (true, 0) if self.tiny() => f32::NAN,
+            (true, 0) => random.pick(&SPECIAL),
+            (true, _) => random.pick(&WILD) * (1.5 + random.unit()),
+        };
+        if self.magnitudes { weight.abs() } else { weight }
+    }
+}
+
+impl Case for LogitsCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { f32s: self.columns, i32s: self.topk, ..Shapes::default() }
+    }
+
     /// Logits, and the columns chosen from them.
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> (Vec<f32>, Vec<i32>) {
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
         let mut random = Random(self.seed);
         let Self { tokens, heads, columns, topk, fp4, .. } = *self;
         let format = if fp4 { EntryFormat::IndexMxfp4 } else { EntryFormat::IndexFp8 };
         let (block_size, requests) = (64, 3);
         let table_columns = columns.div_ceil(block_size) + 1;
         let blocks = requests * table_columns;
-        let stride = PagedLayout::block_bytes(format, block_size);
+        let stride = PagedLayout::block_bytes(format, block_size) + 20;
         let row = if fp4 { 64 } else { 128 };
-        // Any byte but E4M3's NaNs; scales near 1.
-        let mut codes = |n: usize| -> Vec<u8> {
-            (0..n)
-                .map(|_| {
-                    let code = u8::try_from(random.next() & 0xff).unwrap();
-                    if code & 0x7f == 0x7f { 0 } else { code }
-                })
-                .collect()
-        };
-        let values = codes(tokens * heads * row);
-        let mut cache = codes(blocks * stride);
-        let scales: Vec<e8m0> = (0..tokens * heads * 4)
-            .map(|_| e8m0::from_bits(u8::try_from(124 + random.below(6)).unwrap()))
-            .collect();
-        for block in cache.chunks_mut(stride) {
-            for scale in block[block_size * row..].chunks_mut(4) {
-                let bytes = if fp4 {
-                    [0; 4].map(|_: u8| u8::try_from(123 + random.below(7)).unwrap())
+        let values = self.codes(&mut random, tokens * heads, row);
+        let scales: Vec<e8m0> =
+            (0..tokens * heads * 4).map(|_| e8m0::from_bits(self.scale(&mut random))).collect();
+        let mut cache = Vec::new();
+        for _ in 0..blocks {
+            let from = cache.len();
+            cache.extend(self.codes(&mut random, block_size, row));
+            for _ in 0..block_size {
+                if fp4 {
+                    cache.extend([0; 4].map(|_: u8| self.scale(&mut random)));
                 } else {
-                    (random.unit() + 1.5).to_le_bytes()
-                };
-                scale.copy_from_slice(&bytes);
+                    let plain = random.unit() + 1.5;
+                    cache.extend(self.weight(&mut random, plain).to_le_bytes());
+                }
             }
+            cache.resize(from + stride, 0x7f);
         }
-        let weights = random.floats(tokens * heads, 1.0);
+        let weights: Vec<f32> = (0..tokens * heads)
+            .map(|_| {
+                let plain = random.unit();
+                self.weight(&mut random, plain)
+            })
+            .collect();
         let table: Vec<i32> = random
             .slots(blocks, blocks, false)
             .iter()
-            .map(|block| if random.below(30) == 0 { -1 } else { i32::try_from(*block).unwrap() })
+            .map(|block| match random.below(60) {
+                0 => -1,
+                1 => i32::try_from(blocks).unwrap(),
+                _ => i32::try_from(*block).unwrap(),
+            })
             .collect();
         let of: Vec<i32> =
-            (0..tokens).map(|_| i32::try_from(random.below(requests)).unwrap()).collect();
-        let positions: Vec<i64> = (0..tokens)
+            (0..tokens).map(|_| i32::try_from(random.below(requests + 2)).unwrap() - 1).collect();
+        let mut positions: Vec<i64> = (0..tokens)
             .map(|_| i64::try_from(random.below(4 * columns + 60)).unwrap() - 1)
             .collect();
+        if self.wild {
+            far(&mut positions);
+        }
         let fp8: Vec<f8e4m3> = values.iter().map(|code| f8e4m3::from_bits(*code)).collect();
-        let fp8 = (!fp4).then(|| rig.load([tokens, heads, 128], &fp8));
-        let packed = fp4.then(|| rig.load([tokens, heads, 64], &values));
-        let scales = rig.load([tokens, heads, 4], &scales);
-        let weights = rig.load([tokens, heads], &weights);
-        let cache = rig.load([blocks, stride], &cache);
-        let table = rig.load([requests, table_columns], &table);
-        let (of, positions) = (rig.load([tokens], &of), rig.load([tokens], &positions));
-        let poison = vec![f32::NAN; tokens * columns];
-        let mut logits = rig.load([tokens, columns], &poison);
-        let mut indices = rig.load([tokens, topk], &vec![-77; tokens * topk]);
+        let fp8 = (!fp4).then(|| bench.load([tokens, heads, 128], &fp8));
+        let packed = fp4.then(|| bench.load([tokens, heads, 64], &values));
+        let scales = bench.load([tokens, heads, 4], &scales);
+        let weights = bench.load([tokens, heads], &weights);
+        let cache = bench.load([blocks, stride], &cache);
+        let table = bench.load([requests, table_columns], &table);
+        let (of, positions) = (bench.load([tokens], &of), bench.load([tokens], &positions));
+        let mut logits = bench.out([tokens, columns], |device, stream| {
+            alloc::logits(device, stream, tokens, columns)
+        });
+        let mut indices =
+            bench.out([tokens, topk], |device, stream| alloc::choice(device, stream, tokens, topk));
         let q = match (&fp8, &packed) {
             (Some(values), _) => IndexQueryIn::Fp8 { values: values.view() },
             (None, Some(values)) => {
@@ -583,12 +782,83 @@ impl LogitsCase {
             token_to_req: of.view(),
             positions: positions.view(),
             ratio: 4,
-            logits: logits.view_mut(),
+            logits: logits.out(),
         };
-        rig.launch(|kernels, stream| kernels.indexer_logits(stream, args));
-        let args = IndexerTopk { logits: logits.view(), indices: indices.view_mut() };
-        rig.launch(|kernels, stream| kernels.indexer_topk(stream, args));
-        (logits.to_vec().unwrap(), indices.to_vec().unwrap())
+        bench.launch(|kernels, stream| kernels.indexer_logits(stream, args));
+        let args = IndexerTopk { logits: logits.view(), indices: indices.out() };
+        bench.launch(|kernels, stream| kernels.indexer_topk(stream, args));
+        Outcome(vec![("logits", canonical(&logits.bytes())), ("indices", indices.bytes())])
+    }
+
+    /// Logits within the tolerance, relative to the magnitudes of their terms, and what is chosen from
+    /// them exactly. Gives the largest error, of what is allowed.
+    fn compare(&self, reference: &Outcome, found: &Outcome) -> f64 {
+        let cpu = Rig::new(Host::in_order(), HostKernels);
+        let all = Self { magnitudes: true, ..*self }.run(&cpu);
+        let (reference, logits) =
+            (floats_of(reference.get("logits")), floats_of(found.get("logits")));
+        let all = floats_of(all.get("logits"));
+        let mut worst = 0.0_f64;
+        for (at, ((a, b), all)) in reference.iter().zip(&logits).zip(&all).enumerate() {
+            let named = || format!("{self:?} {at}: {a:e} {b:e}, of magnitudes {all:e}");
+            if !a.is_finite() || !all.is_finite() {
+                assert!(a == b || a.is_nan() && b.is_nan(), "{}", named());
+                continue;
+            }
+            let off = (f64::from(*a) - f64::from(*b)).abs() - 1e-37;
+            let error = off.max(0.0) / f64::from(*all).max(f64::MIN_POSITIVE);
+            // NaN never passes.
+            assert!(error <= 2_f64.powi(-18), "{}", named());
+            worst = worst.max(error * 2_f64.powi(18));
+        }
+        let Self { tokens, columns, topk, .. } = *self;
+        let mut chosen = vec![-7; tokens * topk];
+        indexer_topk(&TopkPlan { tokens, columns, topk }, &logits, &mut chosen);
+        assert_eq!(ints_of(found.get("indices")), chosen, "{self:?}");
+        worst
+    }
+}
+
+/// The choice alone, of logits among which many are equal, and some no numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct ChoiceCase {
+    pub tokens: usize,
+    pub columns: usize,
+    pub topk: usize,
+    pub seed: u64,
+}
+
+impl Case for ChoiceCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { i32s: self.topk, ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
+        const SPECIAL: [f32; 8] =
+            [0.0, -0.0, 1e-40, -1e-40, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX];
+        let mut random = Random(self.seed);
+        let Self { tokens, columns, topk, .. } = *self;
+        let mut logits = Vec::new();
+        for _ in 0..tokens {
+            let (special, levels) = (random.below(9), random.pick(&[1, 3, 100, 1 << 20]));
+            logits.extend((0..columns).map(|_| {
+                if random.below(8) < special {
+                    random.pick(&SPECIAL)
+                } else {
+                    (random.below(levels) as f32 - 20.0) / 7.0
+                }
+            }));
+        }
+        let logits = bench.load([tokens, columns], &logits);
+        let mut indices =
+            bench.out([tokens, topk], |device, stream| alloc::choice(device, stream, tokens, topk));
+        let args = IndexerTopk { logits: logits.view(), indices: indices.out() };
+        bench.launch(|kernels, stream| kernels.indexer_topk(stream, args));
+        Outcome(vec![("indices", indices.bytes())])
     }
 }
 
@@ -599,68 +869,98 @@ pub struct AttentionCase {
     pub window: usize,
     pub compressed: usize,
     pub whole_rows: bool,
+    /// Magnitudes of queries and entries.
+    pub magnitudes: (f32, f32),
+    /// No numbers and infinities among queries, entries and sinks.
+    pub wild: bool,
     pub seed: u64,
 }
 
 impl AttentionCase {
-    pub fn run<D: Device, K: Kernels<D>>(&self, rig: &Rig<D, K>) -> Vec<bf16> {
+    /// Some rows with one element that is no finite number.
+    fn spoil(&self, random: &mut Random, rows: &mut [bf16], one_in: usize) {
+        const SPECIAL: [f32; 3] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+        for row in rows.chunks_mut(512).filter(|_| self.wild) {
+            if random.below(one_in) == 0 {
+                row[random.below(512)] = bf16::from_f32(random.pick(&SPECIAL));
+            }
+        }
+    }
+
+    /// Columns of a source for all tokens, some of which are no entry, and how many count.
+    fn choose(&self, width: usize, entries: usize, seed: u64) -> (Vec<i32>, Vec<i32>) {
+        let mut random = Random(seed);
+        let indices = (0..self.tokens * width)
+            .map(|_| match random.below(15) {
+                0 => -1,
+                1 => i32::try_from(entries).unwrap(),
+                2 => random.pick(&[i32::MIN, i32::MAX]),
+                _ => i32::try_from(random.below(entries)).unwrap(),
+            })
+            .collect();
+        let lens = (0..self.tokens)
+            .map(|token| match token % 4 {
+                0 => i32::try_from(width).unwrap(),
+                1 => random.pick(&[0, -5]),
+                2 => i32::try_from(random.below(width + 1)).unwrap(),
+                _ => i32::try_from(width + 9).unwrap(),
+            })
+            .collect();
+        (indices, lens)
+    }
+}
+
+impl Case for AttentionCase {
+    fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { heads: self.heads, bf16s: 512, ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
         let mut random = Random(self.seed);
-        let Self { tokens, heads, window, compressed, .. } = *self;
-        let (block_size, blocks) = (64, 24);
-        let stride = 37_440;
+        let Self { tokens, heads, window, compressed, magnitudes: (of_q, of_k), .. } = *self;
+        let (block_size, blocks, stride) = (64, 2, 37_440);
         // Entries as the format makes them, through the reference.
         let mut cache = vec![0_u8; blocks * stride];
         let layout = PagedLayout { format: EntryFormat::Main, block_size, stride, blocks };
         for slot in 0..i64::try_from(blocks * block_size).unwrap() {
             let (data, scales) = layout.entry(slot).unwrap();
-            let row = random.bf16s(512, 4.0);
+            let mut row = random.bf16s(512, of_k);
+            self.spoil(&mut random, &mut row, 60);
             let row: Vec<f32> = row.iter().map(|x| x.to_f32()).collect();
             let (mut d, mut s) = ([0; 576], [0; 8]);
-            scratchpool_kernels::reference::cache::encode_main(
-                &row[..448],
-                &row[448..],
-                &mut d,
-                &mut s,
-            );
+            encode_main(&row[..448], &row[448..], &mut d, &mut s);
             cache[data].copy_from_slice(&d);
             cache[scales].copy_from_slice(&s);
         }
-        let rows = random.bf16s(700 * 512, 4.0);
-        let q = random.bf16s(tokens * heads * 512, 2.0);
-        let entries = if self.whole_rows { 700 } else { blocks * block_size };
-        let choose = |width: usize, entries: usize, seed: u64| {
-            let mut random = Random(seed);
-            let indices: Vec<i32> = (0..tokens * width)
-                .map(|_| match random.below(15) {
-                    0 => -1,
-                    1 => i32::try_from(entries).unwrap(),
-                    _ => i32::try_from(random.below(entries)).unwrap(),
-                })
-                .collect();
-            let lens: Vec<i32> = (0..tokens)
-                .map(|token| match token % 4 {
-                    0 => i32::try_from(width).unwrap(),
-                    1 => 0,
-                    2 => i32::try_from(random.below(width + 1)).unwrap(),
-                    _ => i32::try_from(width + 9).unwrap(),
-                })
-                .collect();
-            (indices, lens)
-        };
-        let (first, first_lens) = choose(window, entries, self.seed ^ 1);
-        let (second, second_lens) = choose(compressed, blocks * block_size, self.seed ^ 2);
+        let count = if self.whole_rows { 150 } else { 0 };
+        let mut rows = random.bf16s(count * 512, of_k);
+        self.spoil(&mut random, &mut rows, 60);
+        let mut q = random.bf16s(tokens * heads * 512, of_q);
+        self.spoil(&mut random, &mut q, 20);
+        let entries = if self.whole_rows { count } else { blocks * block_size };
+        let (first, first_lens) = self.choose(window, entries, self.seed ^ 1);
+        let (second, second_lens) = self.choose(compressed, blocks * block_size, self.seed ^ 2);
         let mut sinks = random.floats(heads, 3.0);
         sinks[0] = f32::NEG_INFINITY;
-        let cache = rig.load([blocks, stride], &cache);
-        let rows = rig.load([700, 512], &rows);
-        let q = rig.load([tokens, heads, 512], &q);
+        if self.wild {
+            let all = [f32::NEG_INFINITY, 1e4, -1e4, f32::INFINITY, f32::NAN, 0.0];
+            sinks = (0..heads).map(|_| random.pick(&all)).collect();
+        }
+        let cache = bench.load([blocks, stride], &cache);
+        let rows = bench.load([count, 512], &rows);
+        let q = bench.load([tokens, heads, 512], &q);
         let (first, first_lens) =
-            (rig.load([tokens, window], &first), rig.load([tokens], &first_lens));
+            (bench.load([tokens, window], &first), bench.load([tokens], &first_lens));
         let (second, second_lens) =
-            (rig.load([tokens, compressed], &second), rig.load([tokens], &second_lens));
-        let sinks = rig.load([heads], &sinks);
-        let mut out =
-            rig.load([tokens, heads, 512], &vec![bf16::from_bits(0x7fc1); tokens * heads * 512]);
+            (bench.load([tokens, compressed], &second), bench.load([tokens], &second_lens));
+        let sinks = bench.load([heads], &sinks);
+        let mut out = bench.out([tokens, heads, 512], |device, stream| {
+            alloc::attended(device, stream, tokens, heads)
+        });
         let paged = || Entries::Paged { cache: cache.view(), block_size };
         let args = Attention {
             q: q.view(),
@@ -676,9 +976,271 @@ impl AttentionCase {
             }),
             sinks: sinks.view(),
             scale: 512_f32.powf(-0.5),
-            out: out.view_mut(),
+            out: out.out(),
         };
-        rig.launch(|kernels, stream| kernels.attention(stream, args));
-        out.to_vec().unwrap()
+        bench.launch(|kernels, stream| kernels.attention(stream, args));
+        Outcome(vec![("out", out.bytes())])
     }
+
+    /// Each head within the tolerance, as a norm over what is finite, and the rest alike. Gives the
+    /// largest error, of what is allowed.
+    fn compare(&self, reference: &Outcome, found: &Outcome) -> f64 {
+        let (of_q, of_k) = self.magnitudes;
+        // Magnitudes are at most these; of elements a sixth on average.
+        let scores = f64::from(of_q) * f64::from(of_k) * 512_f64.sqrt();
+        let allowed = 6e-3 + 2_f64.powi(-19) * scores;
+        let (reference, found) = (bf16s_of(reference.get("out")), bf16s_of(found.get("out")));
+        let mut worst = 0.0_f64;
+        for (head, (a, b)) in reference.chunks(512).zip(found.chunks(512)).enumerate() {
+            let (mut error, mut norm) = (0.0, 0.0);
+            for (a, b) in a.iter().zip(b) {
+                let named = || format!("{self:?} head {head}: {a} {b}");
+                assert_eq!(a.is_nan(), b.is_nan(), "{}", named());
+                if a.is_finite() {
+                    error += (a.to_f64() - b.to_f64()).powi(2);
+                    norm += a.to_f64().powi(2);
+                } else {
+                    assert!(a.is_nan() || a == b, "{}", named());
+                }
+            }
+            let error = (error.sqrt() - 512_f64.sqrt() * 2_f64.powi(-126)).max(0.0);
+            let error = if error == 0.0 { 0.0 } else { error / norm.sqrt() };
+            // NaN never passes.
+            assert!(error <= allowed, "{self:?} head {head}: {error:e}, allowed {allowed:e}");
+            worst = worst.max(error / allowed);
+        }
+        worst
+    }
+}
+
+/// Any case.
+#[derive(Clone, Copy)]
+pub enum AnyCase {
+    Q(QCase),
+    IndexerQ(IndexerQCase),
+    Map(MapCase),
+    Combine(CombineCase),
+    Compress(CompressCase),
+    Logits(LogitsCase),
+    Choice(ChoiceCase),
+    Attention(AttentionCase),
+}
+
+macro_rules! each {
+    ($self:expr, $case:ident => $body:expr) => {
+        match $self {
+            AnyCase::Q($case) => $body,
+            AnyCase::IndexerQ($case) => $body,
+            AnyCase::Map($case) => $body,
+            AnyCase::Combine($case) => $body,
+            AnyCase::Compress($case) => $body,
+            AnyCase::Logits($case) => $body,
+            AnyCase::Choice($case) => $body,
+            AnyCase::Attention($case) => $body,
+        }
+    };
+}
+
+impl std::fmt::Debug for AnyCase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        each!(self, case => case.fmt(f))
+    }
+}
+
+impl Case for AnyCase {
+    fn tokens(&self) -> usize {
+        each!(self, case => case.tokens())
+    }
+
+    fn shapes(&self) -> Shapes {
+        each!(self, case => case.shapes())
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
+        each!(self, case => case.body(bench))
+    }
+
+    fn compare(&self, reference: &Outcome, found: &Outcome) -> f64 {
+        each!(self, case => case.compare(reference, found))
+    }
+}
+
+/// The four compressors, with a block size and padding of a block each.
+pub const COMPRESSORS: [(Compression, EntryFormat, usize, usize); 4] = [
+    (Compression::C4, EntryFormat::Main, 64, 64),
+    (Compression::C4, EntryFormat::IndexFp8, 16, 0),
+    (Compression::C4, EntryFormat::IndexMxfp4, 32, 4),
+    (Compression::C128, EntryFormat::Main, 2, 560),
+];
+
+/// Magnitudes of queries and entries for attention.
+pub const MAGNITUDES: [(f32, f32); 9] = [
+    (2.0, 4.0),
+    (0.0, 4.0),
+    (2.0, 0.0),
+    (1e-40, 448.0),
+    (1e-30, 1e4),
+    (448.0, 1e-5),
+    (448.0, 1e-40),
+    (1e4, 1e-30),
+    (448.0, 448.0),
+];
+
+/// Every kernel in every form, at a number of tokens.
+pub fn every_form(tokens: usize, seed: u64) -> Vec<AnyCase> {
+    let mut all = Vec::new();
+    for (at, q) in [QForm::Out, QForm::InPlace, QForm::Fp8].into_iter().enumerate() {
+        for cache in [CacheForm::Paged, CacheForm::Rows, CacheForm::Fp8] {
+            all.push(AnyCase::Q(QCase {
+                tokens,
+                heads: 3,
+                padded: if q == QForm::InPlace { 3 } else { 5 },
+                block_size: 4,
+                stride_extra: 8,
+                inserted: tokens - tokens / 5,
+                q,
+                cache,
+                norm: (at + tokens).is_multiple_of(2),
+                kv_norm: cache == CacheForm::Paged || q == QForm::Out,
+                wild: true,
+                seed,
+            }));
+        }
+    }
+    for flag in [false, true] {
+        let (heads, fp4) = (7, flag);
+        for narrow in [false, true] {
+            let (narrow_rope, narrow_weights) = (narrow, narrow != fp4);
+            for heads in [7, 8] {
+                all.push(AnyCase::IndexerQ(IndexerQCase {
+                    tokens,
+                    heads,
+                    fp4,
+                    narrow_rope,
+                    narrow_weights,
+                    queries: Queries::Wild,
+                    seed,
+                }));
+            }
+        }
+        let (topk, columns) = (16, 70);
+        for wild in [false, true] {
+            let magnitudes = false;
+            let case = LogitsCase { tokens, heads, columns, topk, fp4, wild, magnitudes, seed };
+            all.push(AnyCase::Logits(case));
+        }
+        for (topk, block_size) in [(64, 64), (33, 48)] {
+            let case = MapCase { tokens, topk, block_size, packed: flag, seed };
+            all.push(AnyCase::Map(case));
+        }
+        let case = CombineCase { tokens, most: 30, listed: flag, ratio: 4, window: 16, seed };
+        all.push(AnyCase::Combine(case));
+        let case =
+            ChoiceCase { tokens, columns: 600 + tokens, topk: if flag { 700 } else { 60 }, seed };
+        all.push(AnyCase::Choice(case));
+        for (compression, format, _, _) in COMPRESSORS {
+            for (wild, boundaries) in [
+                (false, Boundaries::Possible),
+                (true, Boundaries::Possible),
+                (false, Boundaries::None),
+            ] {
+                all.push(AnyCase::Compress(CompressCase {
+                    tokens,
+                    compression,
+                    format,
+                    block_size: 2,
+                    stride_extra: 8,
+                    decode: flag,
+                    magnitude: 1.0,
+                    wild,
+                    boundaries,
+                    seed,
+                }));
+            }
+        }
+        for (compressed, wild) in [(0, false), (20, false), (9, true)] {
+            all.push(AnyCase::Attention(AttentionCase {
+                tokens,
+                heads: 3,
+                window: 12,
+                compressed,
+                whole_rows: flag,
+                magnitudes: MAGNITUDES[0],
+                wild,
+                seed,
+            }));
+        }
+    }
+    all
+}
+
+/// What chooses another kernel, or another grid, by the size of a launch on a device of some 130 multiprocessors.
+pub fn large_forms(seed: u64) -> Vec<AnyCase> {
+    let mut all = Vec::new();
+    for (tokens, heads) in [(40, 64), (150, 64)] {
+        for (q, cache) in [(QForm::Out, CacheForm::Paged), (QForm::Fp8, CacheForm::Rows)] {
+            all.push(AnyCase::Q(QCase {
+                tokens,
+                heads,
+                padded: heads,
+                block_size: 64,
+                stride_extra: 64,
+                inserted: tokens,
+                q,
+                cache,
+                norm: true,
+                kv_norm: q == QForm::Out,
+                wild: true,
+                seed,
+            }));
+        }
+    }
+    for (tokens, heads) in [(300, 64), (1100, 64)] {
+        for fp4 in [false, true] {
+            let (narrow_rope, narrow_weights) = (fp4, !fp4);
+            all.push(AnyCase::IndexerQ(IndexerQCase {
+                tokens,
+                heads,
+                fp4,
+                narrow_rope,
+                narrow_weights,
+                queries: Queries::Wild,
+                seed,
+            }));
+        }
+    }
+    all.push(AnyCase::Map(MapCase { tokens: 2200, topk: 16, block_size: 64, packed: false, seed }));
+    for (compression, format, block_size, stride_extra) in COMPRESSORS {
+        all.push(AnyCase::Compress(CompressCase {
+            tokens: 1030,
+            compression,
+            format,
+            block_size,
+            stride_extra,
+            decode: true,
+            magnitude: 1.0,
+            wild: false,
+            boundaries: Boundaries::Possible,
+            seed,
+        }));
+    }
+    for (columns, topk) in [(2048, 512), (2052, 100), (6000, 1024)] {
+        all.push(AnyCase::Choice(ChoiceCase { tokens: 3, columns, topk, seed }));
+    }
+    let (tokens, heads, columns, topk, wild, magnitudes) = (2, 64, 2100, 512, false, false);
+    for fp4 in [false, true] {
+        let case = LogitsCase { tokens, heads, columns, topk, fp4, wild, magnitudes, seed };
+        all.push(AnyCase::Logits(case));
+    }
+    all.push(AnyCase::Attention(AttentionCase {
+        tokens: 2,
+        heads: 80,
+        window: 128,
+        compressed: 300,
+        whole_rows: true,
+        magnitudes: MAGNITUDES[0],
+        wild: false,
+        seed,
+    }));
+    all
 }

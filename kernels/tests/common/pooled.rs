@@ -1,117 +1,127 @@
-//! One body for both devices: kernels that write into a pool's views and into fresh tensors.
+//! A pool that holds whatever a kernel writes into scratch, and the cases in its views.
 
-use scratchpool::{Device, bf16, bool8, scratch_pool};
-use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
-use scratchpool_kernels::ops::topk_map::{Placement, TopkMap};
-use scratchpool_kernels::{Kernels, Tensor, alloc};
+use std::cell::RefCell;
 
-use super::{Random, Rig, rope_table};
+use scratchpool::{Device, Element, ViewMut, scratch_pool};
+use scratchpool_kernels::{Kernels, Out};
 
-/// A pool whose buffers are at offsets other than 0, with rows of odd sizes before them.
-#[scratch_pool(align = 256, rows = max_rows, dims(max_rows: runtime(64)), layers(count = 1))]
-#[step(fill, writes(before, scratch))]
+use super::{Bench, Case, Outcome, PoolView, Rig};
+
+/// One buffer of each element type and rank that some kernel writes, behind one of an odd size.
+#[scratch_pool(
+    align = 256,
+    rows = max_rows,
+    dims(
+        max_rows: runtime(64), heads: runtime(16), bf16s: runtime(512), f8s: runtime(512),
+        u8s: runtime(64), e8m0s: runtime(4), f32s: runtime(512), i32s: runtime(500),
+    ),
+    layers(count = 1),
+)]
+#[step(write, writes(before, scratch))]
 #[step(read, reads(before, scratch))]
-pub struct KernelScratch {
+pub struct EveryOutput {
     /// Something else.
     #[group(before)]
     #[shape(max_rows, 7)]
     pub before: u8,
-    /// Queries.
-    #[group(scratch.q)]
-    #[shape(max_rows, 16, 512)]
-    pub q: bf16,
-    /// Slots.
-    #[group(scratch.indices)]
-    #[shape(max_rows, 500)]
-    pub indices: i32,
+    /// Queries, attention's output.
+    #[group(scratch.a)]
+    #[shape(max_rows, heads, bf16s)]
+    pub a: bf16,
+    /// Quantised queries.
+    #[group(scratch.b)]
+    #[shape(max_rows, heads, f8s)]
+    pub b: f8e4m3,
+    /// Codes.
+    #[group(scratch.c)]
+    #[shape(max_rows, heads, u8s)]
+    pub c: u8,
+    /// Scales.
+    #[group(scratch.d)]
+    #[shape(max_rows, heads, e8m0s)]
+    pub d: e8m0,
+    /// Weights, pooled vectors, logits.
+    #[group(scratch.e)]
+    #[shape(max_rows, f32s)]
+    pub e: f32,
+    /// Slots, columns.
+    #[group(scratch.f)]
+    #[shape(max_rows, i32s)]
+    pub f: i32,
     /// Lengths.
-    #[group(scratch.lens)]
+    #[group(scratch.g)]
     #[shape(max_rows)]
-    pub lens: i32,
+    pub g: i32,
 }
 
-/// Queries, slots and lengths of a pass, written into the pool's views in two parts of its rows, and
-/// into tensors of their own.
-pub fn through_a_pool<D: Device, K: Kernels<D>>(
+/// Extents of a pool's buffers behind their rows; 1 where nothing is said.
+#[derive(Clone, Copy, Debug)]
+pub struct Shapes {
+    pub heads: usize,
+    pub bf16s: usize,
+    pub f8s: usize,
+    pub u8s: usize,
+    pub e8m0s: usize,
+    pub f32s: usize,
+    pub i32s: usize,
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self { heads: 1, bf16s: 1, f8s: 1, u8s: 1, e8m0s: 1, f32s: 1, i32s: 1 }
+    }
+}
+
+/// Rows of every buffer that a case does not get: in front of its own, and behind them.
+const SKIPPED: usize = 3;
+const BEYOND: usize = 2;
+
+/// Fills all rows of a view's buffer, also those beyond the pass, and keeps the last ones of the pass.
+fn poisoned<T: Element, D: Device, K: Kernels<D>, const R: usize>(
     rig: &Rig<D, K>,
-    rows: usize,
-    seed: u64,
-) -> (Vec<bf16>, Vec<i32>, Vec<i32>) {
-    let mut random = Random(seed);
-    let q = random.wild_rows(rows * 9, 512);
-    let kv = random.wild_rows(rows, 512);
-    let at: Vec<i64> = (0..rows).map(|_| i64::try_from(random.below(64)).unwrap()).collect();
-    let local: Vec<i32> =
-        (0..rows * 500).map(|_| i32::try_from(random.below(4000)).unwrap() - 9).collect();
-    let of: Vec<i32> = (0..rows).map(|row| i32::try_from(row % 3).unwrap()).collect();
-    let table: Vec<i32> = (0..3 * 64).map(|_| i32::try_from(random.below(999)).unwrap()).collect();
-    let dims = kernel_scratch::Dims { max_rows: 64 };
-    let mut pool = KernelScratch::allocate(&rig.device, dims).unwrap();
+    view: ViewMut<'_, T, D, R>,
+    max_rows: usize,
+) -> PoolView {
+    let row = view.shape()[1..].iter().product::<usize>() * size_of::<T>();
+    let mut rows = Out::from(view.slice_rows(SKIPPED..).unwrap());
+    let (shape, before, room) = (rows.shape().to_vec(), SKIPPED * row, max_rows * row);
+    let start = rows.as_mut_ptr().cast::<u8>().wrapping_sub(before);
+    // SAFETY: the buffer has this many rows, and nothing else uses it.
+    unsafe { rig.device.fill_bytes(rows.stream(), start, room, rig.poison).unwrap() };
+    PoolView { dtype: T::DTYPE.as_str(), shape, start, before, room }
+}
+
+/// Runs a case with its outputs in rows of a pool's views, which begin and end inside their buffers. What
+/// the case does not write stays as it was.
+pub fn in_a_pool<D: Device, K: Kernels<D>, C: Case + ?Sized>(rig: &Rig<D, K>, case: &C) -> Outcome {
+    let rows = SKIPPED + case.tokens();
+    let max_rows = rows + BEYOND;
+    let Shapes { heads, bf16s, f8s, u8s, e8m0s, f32s, i32s } = case.shapes();
+    let dims = every_output::Dims { max_rows, heads, bf16s, f8s, u8s, e8m0s, f32s, i32s };
+    let mut pool = EveryOutput::allocate(&rig.device, dims).unwrap();
     let mut pass = pool.begin(rows).unwrap();
     let mut layer = pass.layer(0).unwrap();
-    let mut step = layer.fill().unwrap();
+    let mut step = layer.write().unwrap();
     let stream = step.stream();
-    let device = &rig.device;
-    let (q, kv) = (
-        Tensor::from_values(device, stream, [rows, 9, 512], &q).unwrap(),
-        Tensor::from_values(device, stream, [rows, 512], &kv).unwrap(),
-    );
-    let rope = Tensor::from_values(device, stream, [64, 64], &rope_table(64)).unwrap();
-    let table = Tensor::from_values(device, stream, [3, 64], &table).unwrap();
-    let at = Tensor::from_values(device, stream, [rows], &at).unwrap();
-    let local = Tensor::from_values(device, stream, [rows, 500], &local).unwrap();
-    let of = Tensor::from_values(device, stream, [rows], &of).unwrap();
-    let valid =
-        Tensor::from_values(device, stream, [rows], &vec![bool8::from(true); rows]).unwrap();
-    let mut cache = Tensor::<u8, D, 2>::new(device, stream, [4, 9344]).unwrap();
-    let mut fresh_q = alloc::queries(device, stream, rows, 16).unwrap();
-    let mut fresh = alloc::Slots::new(device, stream, rows, 500).unwrap();
-    let cut = rows / 3;
-    let mut out = step.buffers();
-    for (part, whole) in [(0..cut, false), (cut..rows, false), (0..rows, true)] {
-        let (to, indices, lens) = if whole {
-            let (indices, lens) = fresh.out();
-            (fresh_q.view_mut(), indices, lens)
-        } else {
-            let range = part.clone();
-            (
-                out.q.reborrow().slice_rows(range.clone()).unwrap().into(),
-                out.indices.reborrow().slice_rows(range.clone()).unwrap().into(),
-                out.lens.reborrow().slice_rows(range).unwrap().into(),
-            )
-        };
-        let insert = QInsert {
-            q: Query::Out { from: q.view().slice_rows(part.clone()).unwrap(), to },
-            kv: kv.view().slice_rows(part.clone()).unwrap(),
-            positions: at.view().slice_rows(part.clone()).unwrap(),
-            slots: at.view().slice_rows(0..0).unwrap(),
-            rope: rope.view(),
-            cache: KvCache::Paged { bytes: cache.view_mut(), block_size: 16 },
-            eps: 1e-6,
-            norm: true,
-        };
-        rig.kernels.q_insert(stream, insert).unwrap();
-        let map = TopkMap {
-            topk: local.view().slice_rows(part.clone()).unwrap(),
-            token_to_req: of.view().slice_rows(part.clone()).unwrap(),
-            block_table: table.view(),
-            columns: 64,
-            valid: valid.view().slice_rows(part).unwrap(),
-            block_size: 64,
-            placement: Placement::InPlace,
-            indices,
-            lens,
-        };
-        rig.kernels.topk_map(stream, map).unwrap();
+    let out = step.buffers();
+    let before = poisoned(rig, out.before, max_rows);
+    let views = vec![
+        poisoned(rig, out.a, max_rows),
+        poisoned(rig, out.b, max_rows),
+        poisoned(rig, out.c, max_rows),
+        poisoned(rig, out.d, max_rows),
+        poisoned(rig, out.e, max_rows),
+        poisoned(rig, out.f, max_rows),
+        poisoned(rig, out.g, max_rows),
+    ];
+    assert!(views.iter().all(|view| view.start > before.start), "a buffer is at offset 0");
+    let bench = Bench { rig, stream, views: RefCell::new(views) };
+    let outcome = case.body(&bench);
+    for view in bench.views.into_inner().into_iter().chain([before]) {
+        let mut bytes = vec![0; view.room];
+        // SAFETY: the pool is alive, and its buffer has this many bytes.
+        unsafe { rig.device.read_bytes(stream, view.start, &mut bytes).unwrap() };
+        assert!(bytes.iter().all(|byte| *byte == rig.poison), "{case:?}: another buffer changed");
     }
-    let found = (
-        device.copy_to_host(out.q.as_view()).unwrap(),
-        device.copy_to_host(out.indices.as_view()).unwrap(),
-        device.copy_to_host(out.lens.as_view()).unwrap(),
-    );
-    let bits = |values: &[bf16]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&found.0), bits(&fresh_q.to_vec().unwrap()), "allocating form");
-    assert_eq!(found.1, fresh.indices.to_vec().unwrap(), "allocating form");
-    assert_eq!(found.2, fresh.lens.to_vec().unwrap(), "allocating form");
-    found
+    outcome
 }

@@ -1,0 +1,21 @@
+//! A launch does not read what it writes, nor write anything twice.
+
+use scratchpool::{Host, ViewMut, bf16};
+use scratchpool_kernels::ops::q_insert::Query;
+use scratchpool_kernels::{Out, Tensor};
+
+fn over_itself<'v>(q: &'v mut Tensor<'v, bf16, Host, 3>) -> Query<'v, Host> {
+    Query::Out { from: q.view(), to: q.view_mut() }
+}
+
+type Lens<'v> = Out<'v, i32, Host, 1>;
+
+fn twice<'v>(lens: &'v mut Tensor<'v, i32, Host, 1>) -> [Lens<'v>; 2] {
+    [lens.view_mut(), lens.view_mut()]
+}
+
+fn twice_of_a_pool<'v>(lens: ViewMut<'v, i32, Host, 1>) -> [Lens<'v>; 2] {
+    [lens.into(), lens.into()]
+}
+
+fn main() {}
