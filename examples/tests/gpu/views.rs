@@ -348,3 +348,27 @@ fn what_a_stream_was_given_is_counted_until_it_is_handed_out_on_the_gpu() {
     assert_eq!(cuda.issued(&theirs), None);
     cuda.synchronize().unwrap();
 }
+
+#[test]
+fn a_view_is_launched_with_on_its_own_stream_only_on_the_gpu() {
+    let Some(turn) = gpu("a view is launched with on its own stream only") else { return };
+    let gpu = &turn.gpu;
+    let mut pool = FlashScratch::allocate(gpu, flash_scratch::Dims { max_num_tokens: 4 }).unwrap();
+    let mut pass = pool.begin(4).unwrap();
+    let aux = pass.streams()[1].clone();
+    let mut layer = pass.layer(2).unwrap();
+    let mut step = layer.q_proj().unwrap();
+    let (main, q) = (step.stream().clone(), step.buffers().q);
+    let words = (q.bytes() / 4) as u64;
+    let (tag, config) = (7_u32, grid(q.bytes() / 4));
+    let launch = |stream: &Stream| {
+        let call = stream.kernel(&gpu.kernels.fill).arg(&q).arg(&words).arg(&tag);
+        // SAFETY: the kernel takes these three, and fills the view.
+        unsafe { call.launch(config) }
+    };
+    let refused = launch(&aux);
+    let text = "a view of stream `main` was passed to a launch on stream `aux0`";
+    assert!(refused.unwrap_err().to_string().starts_with(text));
+    launch(&main).unwrap();
+    gpu.cuda.synchronize().unwrap();
+}

@@ -36,7 +36,8 @@ pub enum CudaError {
     /// The run-time compiler is not installed.
     #[error(
         "NVRTC was not found, neither by name nor in {searched:?}; install the CUDA toolkit or \
-         `pip install nvidia-cuda-nvrtc`, and point CUDA_HOME or SCRATCHPOOL_NVRTC at its folder"
+         `pip install nvidia-cuda-nvrtc`, and set CUDA_HOME to the toolkit, or SCRATCHPOOL_NVRTC to the \
+         folder that holds libnvrtc.so (of a wheel: site-packages/nvidia/cu13/lib)"
     )]
     NoNvrtc {
         /// The folders that were looked into.

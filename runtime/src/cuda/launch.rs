@@ -28,6 +28,13 @@ const FIRST_PROGRAMMATIC: i32 = 9;
 pub unsafe trait KernelArg {
     /// Where the argument's bytes are.
     fn slot(&self) -> *const c_void;
+
+    /// The stream on which the memory that the argument points to is in order, where there is one: it
+    /// can be launched with on no other.
+    #[inline]
+    fn stream(&self) -> Option<&Stream> {
+        None
+    }
 }
 
 // SAFETY: the value is its own bytes, as cudarc's trait promises.
@@ -46,6 +53,11 @@ unsafe impl<T: Element, D: Device<Stream = Stream>, const R: usize> KernelArg
     fn slot(&self) -> *const c_void {
         (&raw const *self.address_slot()).cast()
     }
+
+    #[inline]
+    fn stream(&self) -> Option<&Stream> {
+        Some(View::stream(self))
+    }
 }
 
 // SAFETY: as above.
@@ -56,6 +68,11 @@ unsafe impl<T: Element, D: Device<Stream = Stream>, const R: usize> KernelArg
     fn slot(&self) -> *const c_void {
         (&raw const *self.address_slot()).cast()
     }
+
+    #[inline]
+    fn stream(&self) -> Option<&Stream> {
+        Some(ViewMut::stream(self))
+    }
 }
 
 /// A kernel about to be launched on a stream. Made by [`Stream::kernel`].
@@ -65,6 +82,8 @@ pub struct KernelCall<'a> {
     function: &'a CudaFunction,
     arguments: [*mut c_void; MOST_ARGUMENTS],
     given: usize,
+    /// The stream of an argument that is in order on another one.
+    foreign: Option<&'static str>,
     borrowed: PhantomData<&'a c_void>,
 }
 
@@ -92,6 +111,7 @@ impl Stream {
             function,
             arguments: [core::ptr::null_mut(); MOST_ARGUMENTS],
             given: 0,
+            foreign: None,
             borrowed: PhantomData,
         }
     }
@@ -105,6 +125,11 @@ impl<'a> KernelCall<'a> {
         if let Some(slot) = self.arguments.get_mut(self.given) {
             *slot = argument.slot().cast_mut();
         }
+        if let Some(own) = argument.stream()
+            && own != self.stream
+        {
+            self.foreign = Some(own.name());
+        }
         self.given += 1;
         self
     }
@@ -114,13 +139,14 @@ impl<'a> KernelCall<'a> {
     ///
     /// # Errors
     ///
-    /// [`CudaError::TooManyArguments`], and what the driver reports.
+    /// [`CudaError::TooManyArguments`], [`Error::ForeignStream`] where an argument is a view of another
+    /// stream, and what the driver reports.
     ///
     /// # Safety
     ///
     /// - The arguments are those of the kernel, in number, order and type.
-    /// - Views among them are views of this very stream's step, and the kernel touches no more than
-    ///   their bytes, and writes through none that is shared.
+    /// - The kernel touches no more of what views among them cover than their bytes, and writes through
+    ///   none that is shared.
     /// - In a step declared `dependent`, the first kernel waits for the kernel in front of it
     ///   (`griddepcontrol.wait`) before its first access to memory, and before it lets its own
     ///   dependents start. In a step declared `early`, it touches nothing that the kernel in front
@@ -134,6 +160,9 @@ impl<'a> KernelCall<'a> {
             let (given, most) = (self.given, MOST_ARGUMENTS);
             return Err(CudaError::TooManyArguments { given, most }.into());
         };
+        if let Some(view) = self.foreign {
+            return Err(Error::ForeignStream { view, launch: self.stream.name() });
+        }
         let (x, y, z) = config.grid_dim;
         if x == 0 || y == 0 || z == 0 {
             return Ok(());

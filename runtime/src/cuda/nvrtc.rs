@@ -12,7 +12,7 @@ use libloading::Library;
 
 use super::CudaError;
 
-/// The variable that names a folder to look into first.
+/// The variable that names a folder to look into first, or the one above it.
 const FOLDER_VARIABLE: &str = "SCRATCHPOOL_NVRTC";
 
 /// Whether NVRTC can be called.
@@ -62,7 +62,11 @@ fn find() -> Result<(), CudaError> {
     if forced.is_none() && by_name() {
         return Ok(());
     }
-    let searched: Vec<PathBuf> = forced.into_iter().chain(folders()).collect();
+    let forced = forced.into_iter().flat_map(|folder| {
+        let below = ["lib64", "lib"].map(|name| folder.join(name));
+        std::iter::once(folder).chain(below)
+    });
+    let searched: Vec<PathBuf> = forced.chain(folders()).collect();
     for folder in &searched {
         if load_from(folder) && by_name() {
             return Ok(());

@@ -251,7 +251,7 @@ impl Deref for Stream {
 /// Whether they are handles of the same stream of the driver's.
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        self.peek() == other.peek()
+        Rc::ptr_eq(&self.lane, &other.lane) || self.peek() == other.peek()
     }
 }
 
