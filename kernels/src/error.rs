@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum Error {
     /// An extent differs from what the other arguments ask for.
-    #[error("{kernel}: axis {axis} of `{argument}` is {found}; expected {expected}")]
+    #[error("{kernel}: axis {axis} of `{argument}` is {found}; expected {expected}{}", like(.of))]
     Extent {
         /// The kernel.
         kernel: &'static str,
@@ -20,6 +20,8 @@ pub enum Error {
         found: usize,
         /// The extent expected.
         expected: usize,
+        /// The argument that sets it; empty where it is a constant of the kernel.
+        of: &'static str,
     },
     /// An extent is too small.
     #[error("{kernel}: axis {axis} of `{argument}` is {found}; expected at least {least}")]
@@ -36,7 +38,7 @@ pub enum Error {
         least: usize,
     },
     /// An extent or a number is too large.
-    #[error("{kernel}: `{argument}` is {found}; at most {most} can be addressed")]
+    #[error("{kernel}: `{argument}` is {found}; at most {most}{}", most_of(.of))]
     TooLarge {
         /// The kernel.
         kernel: &'static str,
@@ -46,6 +48,8 @@ pub enum Error {
         found: usize,
         /// The largest value that will do.
         most: usize,
+        /// The argument that sets it; empty where it is what the kernel can address.
+        of: &'static str,
     },
     /// A number breaks a rule.
     #[error("{kernel}: `{argument}` is {found}; it must be {rule}")]
@@ -118,6 +122,35 @@ impl From<scratchpool::Error> for Error {
     }
 }
 
+fn like(of: &str) -> String {
+    if of.is_empty() { String::new() } else { format!(", as `{of}` has") }
+}
+
+fn most_of(of: &str) -> String {
+    if of.is_empty() { " can be addressed".to_owned() } else { like(of) }
+}
+
+/// A number that an argument is to have, and the argument that sets it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    value: usize,
+    of: &'static str,
+}
+
+impl Wanted {
+    /// The `value` that `of` has.
+    pub(crate) const fn of(of: &'static str, value: usize) -> Self {
+        Self { value, of }
+    }
+}
+
+/// A constant of the kernel's.
+impl From<usize> for Wanted {
+    fn from(value: usize) -> Self {
+        Self { value, of: "" }
+    }
+}
+
 /// The checks of one kernel's arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Check(pub(crate) &'static str);
@@ -128,19 +161,20 @@ impl Check {
         argument: &'static str,
         axis: usize,
         found: usize,
-        expected: usize,
+        expected: impl Into<Wanted>,
     ) -> Result<(), Error> {
+        let Wanted { value: expected, of } = expected.into();
         if found == expected {
             return Ok(());
         }
-        Err(Error::Extent { kernel: self.0, argument, axis, found, expected })
+        Err(Error::Extent { kernel: self.0, argument, axis, found, expected, of })
     }
 
     pub(crate) fn shape<const R: usize>(
         self,
         argument: &'static str,
         found: [usize; R],
-        expected: [usize; R],
+        expected: [impl Into<Wanted>; R],
     ) -> Result<(), Error> {
         for (axis, (found, expected)) in found.into_iter().zip(expected).enumerate() {
             self.extent(argument, axis, found, expected)?;
@@ -165,12 +199,13 @@ impl Check {
         self,
         argument: &'static str,
         found: usize,
-        most: usize,
+        most: impl Into<Wanted>,
     ) -> Result<(), Error> {
+        let Wanted { value: most, of } = most.into();
         if found <= most {
             return Ok(());
         }
-        Err(Error::TooLarge { kernel: self.0, argument, found, most })
+        Err(Error::TooLarge { kernel: self.0, argument, found, most, of })
     }
 
     /// Refuses what a device's 32-bit counters cannot hold.

@@ -22,7 +22,7 @@
 
 use scratchpool::{Device, bf16};
 
-use crate::error::{Check, Error};
+use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{Paged, paged};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
 use crate::tensor::{In, Out};
@@ -126,8 +126,9 @@ pub(crate) const SECOND: Names = names!("second");
 impl<D: Device> Selected<'_, D> {
     fn check(&self, check: Check, names: Names, tokens: usize) -> Result<SourcePlan, Error> {
         let [_, width] = self.indices.shape();
-        check.shape(names.indices, self.indices.shape(), [tokens, width])?;
-        check.shape(names.lens, self.lens.shape(), [tokens])?;
+        let rows = Wanted::of("q", tokens);
+        check.shape(names.indices, self.indices.shape(), [rows, width.into()])?;
+        check.shape(names.lens, self.lens.shape(), [rows])?;
         check.counts(&[(names.indices, width)])?;
         let (layout, is_paged) = match &self.entries {
             Entries::Paged { cache, block_size } => {
@@ -155,9 +156,10 @@ impl<D: Device> Attention<'_, D> {
     pub fn check(&self) -> Result<AttentionPlan, Error> {
         let check = Check(NAME);
         let [tokens, heads, _] = self.q.shape();
+        let [rows, each] = [tokens, heads].map(|count| Wanted::of("q", count));
         check.shape("q", self.q.shape(), [tokens, heads, HEAD_DIM])?;
-        check.shape("out", self.out.shape(), [tokens, heads, HEAD_DIM])?;
-        check.shape("sinks", self.sinks.shape(), [heads])?;
+        check.shape("out", self.out.shape(), [rows, each, HEAD_DIM.into()])?;
+        check.shape("sinks", self.sinks.shape(), [each])?;
         let first = self.first.check(check, FIRST, tokens)?;
         let second = self.second.as_ref().map(|it| it.check(check, SECOND, tokens)).transpose()?;
         check.above_zero("scale", self.scale)?;

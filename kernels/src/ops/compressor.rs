@@ -11,7 +11,7 @@
 
 use scratchpool::Device;
 
-use crate::error::{Check, Error};
+use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{Paged, num, paged};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, INDEX_DIM, PagedLayout};
 use crate::reference::rope::ROPE_DIM;
@@ -121,6 +121,7 @@ impl<D: Device> SaveState<'_, D> {
         let check = Check(SAVE);
         let [tokens, both] = self.kv_score.shape();
         let [ratio, width] = self.ape.shape();
+        let rows = Wanted::of("kv_score", tokens);
         check.extent("kv_score", 1, both, width.saturating_mul(2))?;
         check.value(
             "ape",
@@ -129,10 +130,14 @@ impl<D: Device> SaveState<'_, D> {
             "of a width of 4 or its multiple",
         )?;
         check.positive("ape", ratio)?;
-        check.shape("positions", self.positions.shape(), [tokens])?;
-        check.shape("slots", self.slots.shape(), [tokens])?;
+        check.shape("positions", self.positions.shape(), [rows])?;
+        check.shape("slots", self.slots.shape(), [rows])?;
         let [pages, page_tokens, _] = self.state.shape();
-        check.shape("state", self.state.shape(), [pages, page_tokens, both])?;
+        check.shape(
+            "state",
+            self.state.shape(),
+            [pages.into(), page_tokens.into(), Wanted::of("kv_score", both)],
+        )?;
         check.counts(&[("kv_score", tokens), ("ape", width), ("ape", ratio)])?;
         Ok(SavePlan { tokens, width, ratio, slots: pages.saturating_mul(page_tokens) })
     }
@@ -181,8 +186,9 @@ impl<D: Device> States<'_, D> {
         width: usize,
     ) -> Result<StatesPlan, Error> {
         let [tokens] = self.positions.shape();
-        check.shape("states.slots", self.slots.shape(), [tokens])?;
-        check.shape("states.token_to_req", self.token_to_req.shape(), [tokens])?;
+        let rows = Wanted::of("states.positions", tokens);
+        check.shape("states.slots", self.slots.shape(), [rows])?;
+        check.shape("states.token_to_req", self.token_to_req.shape(), [rows])?;
         let [pages, page_tokens, both] = self.state.shape();
         check.extent("states.state", 2, both, 2 * compression.halves() * width)?;
         check.positive("states.state", page_tokens)?;
@@ -233,8 +239,13 @@ pub struct StorePlan {
 }
 
 impl<D: Device> Store<'_, D> {
-    fn check(&self, check: Check, tokens: usize, ratio: usize) -> Result<StorePlan, Error> {
-        check.shape("store.slots", self.slots.shape(), [tokens])?;
+    fn check(
+        &self,
+        check: Check,
+        (rows_of, tokens): (&'static str, usize),
+        ratio: usize,
+    ) -> Result<StorePlan, Error> {
+        check.shape("store.slots", self.slots.shape(), [Wanted::of(rows_of, tokens)])?;
         check.shape("store.norm_weight", self.norm_weight.shape(), [self.format.width()])?;
         check.epsilon("store.eps", self.eps)?;
         let [max_pos, columns] = self.rope.shape();
@@ -266,7 +277,14 @@ impl<D: Device> Compress<'_, D> {
     pub fn check(&self) -> Result<(StatesPlan, StorePlan), Error> {
         let check = Check(COMPRESS);
         let states = self.states.check(check, Compression::C4, self.store.format.width())?;
-        Ok((states, self.store.check(check, states.tokens, Compression::C4.ratio())?))
+        Ok((
+            states,
+            self.store.check(
+                check,
+                ("states.positions", states.tokens),
+                Compression::C4.ratio(),
+            )?,
+        ))
     }
 }
 
@@ -290,7 +308,8 @@ impl<D: Device> CompressPool<'_, D> {
     pub fn check(&self) -> Result<StatesPlan, Error> {
         let check = Check(POOL);
         let states = self.states.check(check, Compression::C128, HEAD_DIM)?;
-        check.shape("scratch", self.scratch.shape(), [states.tokens, HEAD_DIM])?;
+        let rows = Wanted::of("states.positions", states.tokens);
+        check.shape("scratch", self.scratch.shape(), [rows, HEAD_DIM.into()])?;
         Ok(states)
     }
 }
@@ -319,11 +338,12 @@ impl<D: Device> CompressStore<'_, D> {
     pub fn check(&self) -> Result<StorePlan, Error> {
         let check = Check(STORE);
         let [tokens] = self.positions.shape();
-        check.shape("scratch", self.scratch.shape(), [tokens, HEAD_DIM])?;
-        check.shape("state_slots", self.state_slots.shape(), [tokens])?;
+        let rows = Wanted::of("positions", tokens);
+        check.shape("scratch", self.scratch.shape(), [rows, HEAD_DIM.into()])?;
+        check.shape("state_slots", self.state_slots.shape(), [rows])?;
         let main = self.store.format == EntryFormat::Main;
         check.value("store.format", main, num(INDEX_DIM), "the main format, of 512 elements")?;
         check.counts(&[("positions", tokens)])?;
-        self.store.check(check, tokens, Compression::C128.ratio())
+        self.store.check(check, ("positions", tokens), Compression::C128.ratio())
     }
 }

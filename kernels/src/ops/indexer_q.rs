@@ -5,7 +5,7 @@
 
 use scratchpool::{Device, bf16, e8m0, f8e4m3};
 
-use crate::error::{Check, Error};
+use crate::error::{Check, Error, Wanted};
 use crate::reference::cache::{INDEX_DIM, MXFP4_BLOCK};
 use crate::reference::rope::ROPE_DIM;
 use crate::tensor::{In, Out};
@@ -94,27 +94,28 @@ impl<D: Device> IndexerQ<'_, D> {
     pub fn check(&self) -> Result<IndexerQPlan, Error> {
         let check = Check(NAME);
         let [tokens, heads, width] = self.q.shape();
+        let [rows, each] = [tokens, heads].map(|count| Wanted::of("q", count));
         check.extent("q", 2, width, INDEX_DIM)?;
-        check.shape("positions", self.positions.shape(), [tokens])?;
+        check.shape("positions", self.positions.shape(), [rows])?;
         let [max_pos, columns] = self.rope.shape();
         check.extent("rope", 1, columns, ROPE_DIM)?;
-        check.shape("weights", self.weights.shape(), [tokens, heads])?;
+        check.shape("weights", self.weights.shape(), [rows, each])?;
         let weights = match &self.out {
             IndexQuery::Fp8 { values, weights } => {
-                check.shape("out.values", values.shape(), [tokens, heads, INDEX_DIM])?;
+                check.shape("out.values", values.shape(), [rows, each, INDEX_DIM.into()])?;
                 weights
             }
             IndexQuery::Mxfp4 { values, scales, weights } => {
-                check.shape("out.values", values.shape(), [tokens, heads, INDEX_DIM / 2])?;
+                check.shape("out.values", values.shape(), [rows, each, (INDEX_DIM / 2).into()])?;
                 check.shape(
                     "out.scales",
                     scales.shape(),
-                    [tokens, heads, INDEX_DIM / MXFP4_BLOCK],
+                    [rows, each, (INDEX_DIM / MXFP4_BLOCK).into()],
                 )?;
                 weights
             }
         };
-        check.shape("out.weights", weights.shape(), [tokens, heads])?;
+        check.shape("out.weights", weights.shape(), [rows, each])?;
         check.counts(&[("q", tokens.saturating_mul(heads)), ("rope", max_pos)])?;
         let Self { softmax_scale, head_scale, .. } = *self;
         Ok(IndexerQPlan { tokens, heads, max_pos, softmax_scale, head_scale })

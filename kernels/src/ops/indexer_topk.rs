@@ -15,7 +15,7 @@
 
 use scratchpool::{Device, e8m0, f8e4m3};
 
-use crate::error::{Check, Error};
+use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{CACHE, paged};
 use crate::reference::cache::{EntryFormat, INDEX_DIM, MXFP4_BLOCK, PagedLayout};
 use crate::tensor::{In, Out};
@@ -95,27 +95,28 @@ impl<D: Device> IndexerLogits<'_, D> {
     pub fn check(&self) -> Result<LogitsPlan, Error> {
         let check = Check(LOGITS);
         let [tokens, heads] = self.weights.shape();
+        let [rows, each] = [tokens, heads].map(|count| Wanted::of("weights", count));
         let format = match &self.q {
             IndexQueryIn::Fp8 { values } => {
-                check.shape("q.values", values.shape(), [tokens, heads, INDEX_DIM])?;
+                check.shape("q.values", values.shape(), [rows, each, INDEX_DIM.into()])?;
                 EntryFormat::IndexFp8
             }
             IndexQueryIn::Mxfp4 { values, scales } => {
-                check.shape("q.values", values.shape(), [tokens, heads, INDEX_DIM / 2])?;
+                check.shape("q.values", values.shape(), [rows, each, (INDEX_DIM / 2).into()])?;
                 check.shape(
                     "q.scales",
                     scales.shape(),
-                    [tokens, heads, INDEX_DIM / MXFP4_BLOCK],
+                    [rows, each, (INDEX_DIM / MXFP4_BLOCK).into()],
                 )?;
                 EntryFormat::IndexMxfp4
             }
         };
-        check.shape("token_to_req", self.token_to_req.shape(), [tokens])?;
-        check.shape("positions", self.positions.shape(), [tokens])?;
+        check.shape("token_to_req", self.token_to_req.shape(), [rows])?;
+        check.shape("positions", self.positions.shape(), [rows])?;
         let layout = paged(check, CACHE, self.cache.shape(), self.block_size, format)?;
         let [requests, table_columns] = self.block_table.shape();
         let [_, columns] = self.logits.shape();
-        check.shape("logits", self.logits.shape(), [tokens, columns])?;
+        check.shape("logits", self.logits.shape(), [rows, columns.into()])?;
         check.positive("ratio", self.ratio)?;
         check.at_most("weights", heads, MOST_HEADS)?;
         check.counts(&[
@@ -163,7 +164,8 @@ impl<D: Device> IndexerTopk<'_, D> {
         let check = Check(TOPK);
         let [tokens, columns] = self.logits.shape();
         let [_, topk] = self.indices.shape();
-        check.shape("indices", self.indices.shape(), [tokens, topk])?;
+        let rows = Wanted::of("logits", tokens);
+        check.shape("indices", self.indices.shape(), [rows, topk.into()])?;
         check.counts(&[("logits", tokens), ("logits", columns), ("indices", topk)])?;
         Ok(TopkPlan { tokens, columns, topk })
     }

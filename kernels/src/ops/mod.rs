@@ -48,7 +48,7 @@ use crate::error::Error;
 /// let few = Tensor::from_values(&host, &stream, [2, 4], &[0.0; 8])?;
 /// let args = IndexerTopk { logits: few.view(), indices: chosen.view_mut() };
 /// let refused = HostKernels.indexer_topk(&stream, args).unwrap_err();
-/// assert_eq!(refused.to_string(), "indexer_topk: axis 0 of `indices` is 1; expected 2");
+/// assert_eq!(refused.to_string(), "indexer_topk: axis 0 of `indices` is 1; expected 2, as `logits` has");
 /// # Ok::<(), scratchpool_kernels::Error>(())
 /// ```
 ///

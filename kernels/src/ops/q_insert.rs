@@ -12,7 +12,7 @@
 
 use scratchpool::{Device, bf16, f8e4m3};
 
-use crate::error::{Check, Error};
+use crate::error::{Check, Error, Wanted};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
 use crate::reference::rope::ROPE_DIM;
 use crate::tensor::{In, Out};
@@ -124,6 +124,7 @@ impl<D: Device> QInsert<'_, D> {
     pub fn check(&self) -> Result<QInsertPlan, Error> {
         let check = Check(NAME);
         let [tokens, width] = self.kv.shape();
+        let rows = Wanted::of("kv", tokens);
         check.extent("kv", 1, width, HEAD_DIM)?;
         if let Some(weight) = &self.kv_norm {
             check.shape("kv_norm", weight.shape(), [HEAD_DIM])?;
@@ -139,12 +140,12 @@ impl<D: Device> QInsert<'_, D> {
             Query::InPlace(_) => ("q", "q"),
             _ => ("q.from", "q.to"),
         };
-        check.shape(from_name, from, [tokens, heads, HEAD_DIM])?;
-        check.shape(to_name, to, [tokens, padded_heads, HEAD_DIM])?;
+        check.shape(from_name, from, [rows, heads.into(), HEAD_DIM.into()])?;
+        check.shape(to_name, to, [rows, padded_heads.into(), HEAD_DIM.into()])?;
         check.at_least("q.to", 1, padded_heads, heads)?;
-        check.shape("positions", self.positions.shape(), [tokens])?;
+        check.shape("positions", self.positions.shape(), [rows])?;
         let [inserted] = self.slots.shape();
-        check.at_most("slots", inserted, tokens)?;
+        check.at_most("slots", inserted, rows)?;
         let [max_pos, columns] = self.rope.shape();
         check.extent("rope", 1, columns, ROPE_DIM)?;
         let (layout, kv_scale) = match &self.cache {
@@ -202,12 +203,13 @@ pub(crate) fn paged(
     let [blocks, stride] = shape;
     check.at_least(names.bytes, 1, stride, PagedLayout::block_bytes(format, block_size))?;
     let align = format.access_bytes();
-    check.value(
-        names.bytes,
-        stride % align == 0,
-        num(stride),
-        "of a stride that keeps entries aligned",
-    )?;
+    let rule = match format {
+        EntryFormat::Main => "of a stride that is a multiple of 8 bytes",
+        EntryFormat::IndexFp8 | EntryFormat::IndexMxfp4 => {
+            "of a stride that is a multiple of 4 bytes"
+        }
+    };
+    check.value(names.bytes, stride % align == 0, num(stride), rule)?;
     Ok(PagedLayout { format, block_size, stride, blocks })
 }
 

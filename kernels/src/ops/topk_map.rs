@@ -3,7 +3,7 @@
 
 use scratchpool::{Device, bool8};
 
-use crate::error::{Check, Error};
+use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::num;
 use crate::tensor::{In, Out};
 
@@ -78,10 +78,11 @@ impl<D: Device> TopkMap<'_, D> {
     pub fn check(&self) -> Result<TopkMapPlan, Error> {
         let check = Check(MAP);
         let [tokens, topk] = self.topk.shape();
-        check.shape("token_to_req", self.token_to_req.shape(), [tokens])?;
-        check.shape("valid", self.valid.shape(), [tokens])?;
-        check.shape("indices", self.indices.shape(), [tokens, topk])?;
-        check.shape("lens", self.lens.shape(), [tokens])?;
+        let [rows, each] = [tokens, topk].map(|count| Wanted::of("topk", count));
+        check.shape("token_to_req", self.token_to_req.shape(), [rows])?;
+        check.shape("valid", self.valid.shape(), [rows])?;
+        check.shape("indices", self.indices.shape(), [rows, each])?;
+        check.shape("lens", self.lens.shape(), [rows])?;
         let [requests, table_stride] = self.block_table.shape();
         check.at_least("block_table", 1, table_stride, self.columns)?;
         check.positive("block_size", self.block_size)?;
@@ -174,17 +175,18 @@ impl<D: Device> CombineIndices<'_, D> {
     pub fn check(&self) -> Result<CombinePlan, Error> {
         let check = Check(COMBINE);
         let [tokens] = self.positions.shape();
+        let rows = Wanted::of("positions", tokens);
         let Self { most, ratio, window, workspace_rows, compressed_rows, .. } = *self;
         if let Some(topk) = &self.topk {
-            check.shape("topk", topk.shape(), [tokens, most])?;
+            check.shape("topk", topk.shape(), [rows, Wanted::of("most", most)])?;
         }
-        check.shape("token_to_req", self.token_to_req.shape(), [tokens])?;
+        check.shape("token_to_req", self.token_to_req.shape(), [rows])?;
         let [requests] = self.seq_lens.shape();
-        check.shape("gather_lens", self.gather_lens.shape(), [requests])?;
+        check.shape("gather_lens", self.gather_lens.shape(), [Wanted::of("seq_lens", requests)])?;
         let [_, width] = self.indices.shape();
-        check.shape("indices", self.indices.shape(), [tokens, width])?;
+        check.shape("indices", self.indices.shape(), [rows, width.into()])?;
         check.at_least("indices", 1, width, most.saturating_add(window))?;
-        check.shape("lens", self.lens.shape(), [tokens])?;
+        check.shape("lens", self.lens.shape(), [rows])?;
         check.positive("ratio", ratio)?;
         let fits = compressed_rows <= workspace_rows;
         check.value("compressed_rows", fits, num(compressed_rows), "at most `workspace_rows`")?;
