@@ -275,8 +275,8 @@ impl Form {
                 (Some(weights), _) => Wide::F32(weights.view()),
                 (_, weights) => Wide::Bf16(weights.as_ref().unwrap().view()),
             },
-            softmax_scale: 0.5,
-            head_scale: 0.5,
+            softmax_scale: with.number("softmax_scale", 0.5),
+            head_scale: with.number("head_scale", 0.5),
             out: match (&mut values, &mut packed, &mut scales) {
                 (Some(values), ..) => {
                     IndexQuery::Fp8 { values: values.out(), weights: weights.out() }
