@@ -31,6 +31,7 @@ use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, SaveState, States, Store,
 };
+use scratchpool_kernels::ops::gather::{Gather, KvCacheIn};
 use scratchpool_kernels::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
 use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk};
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
@@ -255,6 +256,53 @@ fn topk_map(gpu: &Gpu, table: &Table, placement: Placement, tokens: usize, peer:
     let name =
         if placement == Placement::InPlace { "topk_map in place" } else { "topk_map packed left" };
     table.row(name, tokens, bytes, timed, peer);
+}
+
+/// All entries of four requests, or of one, whose blocks are anywhere; tokens are rows.
+fn gather(gpu: &Gpu, table: &Table, whole_rows: bool, requests: usize, rows: usize) {
+    let mut random = Random(7);
+    let each = rows / requests;
+    let (block_size, stride) = (64, 37_440);
+    let columns = each.div_ceil(block_size);
+    let blocks = requests * columns;
+    let entry = if whole_rows { 1024 } else { 584 };
+    let bytes = rows * (entry + 1024) + 4 * (blocks + requests);
+    let sets = sets_of(bytes);
+    // Codes near 1, under any scales.
+    let noise: Vec<u8> = (0..1 << 20).map(|_| 0x38 | (random.next() & 0x87) as u8).collect();
+    let many = |n: usize| -> Vec<u8> { noise.iter().copied().cycle().take(n).collect() };
+    let lens = load(gpu, [requests], &vec![each as i32; requests]);
+    let mut all: Vec<_> = (0..sets)
+        .map(|_| {
+            let of: Vec<i32> =
+                random.slots(blocks, blocks, false).iter().map(|block| *block as i32).collect();
+            let mut whole = || many_bf16(&mut random, blocks * block_size * 512, 2.0);
+            (
+                (!whole_rows).then(|| load(gpu, [blocks, stride], &many(blocks * stride))),
+                whole_rows.then(|| load(gpu, [blocks, block_size, 512], &whole())),
+                load(gpu, [requests, columns], &of),
+                empty::<bf16, 3>(gpu, [requests, each, 512]),
+            )
+        })
+        .collect();
+    let timed = time(gpu, sets, |set| {
+        let (paged, whole, blocks_of, workspace) = &mut all[set];
+        let args = Gather {
+            cache: match (paged, whole) {
+                (Some(bytes), _) => KvCacheIn::Paged { bytes: bytes.view(), block_size },
+                (_, rows) => KvCacheIn::Rows(rows.as_ref().unwrap().view()),
+            },
+            block_table: blocks_of.view(),
+            seq_lens: lens.view(),
+            gather_lens: None,
+            ratio: 1,
+            rows: 0..each,
+            out: workspace.view_mut(),
+        };
+        gpu.kernels.gather(&gpu.stream, args).unwrap();
+    });
+    let form = if whole_rows { "rows" } else { "paged" };
+    table.row(&format!("gather {form}, {requests} requests"), rows, bytes, timed, None);
 }
 
 /// Saving and compressing one long request; bytes of windows are those that are read.
@@ -549,6 +597,13 @@ fn main() {
         topk_map(&gpu, &table, Placement::PackedLeft, tokens, None);
     }
     compressors(&gpu, &table, 8192);
+    for rows in [64, 512, 2048, 8192, 65_536] {
+        gather(&gpu, &table, false, 4, rows);
+    }
+    gather(&gpu, &table, false, 1, 8192);
+    for rows in [8192, 65_536] {
+        gather(&gpu, &table, true, 4, rows);
+    }
     for (tokens, heads, compressed) in
         [(1, 64, 512), (64, 64, 512), (1024, 64, 512), (4096, 64, 512), (1024, 128, 1024)]
     {

@@ -63,35 +63,6 @@ INLINE float exp2_fast(float x) {
     return y;
 }
 
-#if __CUDA_ARCH__ < 890
-INLINE float e4m3_value(u32 code) {
-    // As an f32 the bits are 2^-120 of the value, subnormals included.
-    const float x = __uint_as_float((code & 0x7f) << 20) * __uint_as_float(0x7b800000u);
-    const float magnitude = (code & 0x7f) == 0x7f ? NOT_A_NUMBER : x;
-    return code & 0x80 ? -magnitude : magnitude;
-}
-#endif
-
-// Four codes times a scale, rounded to bf16.
-INLINE uint2 dequantise4(u32 codes, float scale) {
-    float x[4];
-#if __CUDA_ARCH__ >= 890
-    u32 low, high;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(low) : "h"((u16)codes));
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(high) : "h"((u16)(codes >> 16)));
-    asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(x[0]), "=f"(x[1]) : "r"(low));
-    asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(x[2]), "=f"(x[3]) : "r"(high));
-#else
-#pragma unroll
-    for (i32 i = 0; i < 4; i++) x[i] = e4m3_value(codes >> (8 * i) & 0xff);
-#endif
-    return make_uint2(pack_bf16(x[0] * scale, x[1] * scale), pack_bf16(x[2] * scale, x[3] * scale));
-}
-
-INLINE float scale_value(u32 byte) {
-    return byte == 255 ? NOT_A_NUMBER : byte == 0 ? __uint_as_float(0x400000u) : __uint_as_float(byte << 23);
-}
-
 INLINE void copy8(u32 to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(to), "l"(from) : "memory");
 }

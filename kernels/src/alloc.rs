@@ -94,6 +94,20 @@ pub fn attended<'s, D: Device>(
     Tensor::new(device, stream, [tokens, padded_heads, HEAD_DIM])
 }
 
+/// The workspace of prefill `[requests, rows, 512]`, for [`Gather`](crate::ops::gather::Gather).
+///
+/// # Errors
+///
+/// What allocating gives.
+pub fn workspace<'s, D: Device>(
+    device: &D,
+    stream: &'s D::Stream,
+    requests: usize,
+    rows: usize,
+) -> Result<Tensor<'s, bf16, D, 3>, Error> {
+    Tensor::new(device, stream, [requests, rows, HEAD_DIM])
+}
+
 /// Pooled vectors `[tokens, 512]`, for
 /// [`CompressPool`](crate::ops::compressor::CompressPool).
 ///

@@ -6,11 +6,13 @@ use crate::error::Error;
 use crate::ops::Kernels;
 use crate::ops::attention::{Attention, Entries, Selected};
 use crate::ops::compressor::{Boundaries, Compress, CompressPool, CompressStore, SaveState};
+use crate::ops::gather::{Gather, KvCacheIn};
 use crate::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
 use crate::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk};
 use crate::ops::q_insert::{KvCache, QInsert, Query};
 use crate::ops::topk_map::{CombineIndices, TopkMap};
 use crate::reference;
+use crate::reference::attention::{Chosen, Rows};
 use crate::reference::compressor::{StateSlices, StoreSlices};
 use crate::reference::indexer_topk::KeySlices;
 use crate::tensor::{In, Maybe};
@@ -57,12 +59,16 @@ fn source<'v, D: Device>(selected: &Selected<'v, D>) -> SourceArgs<'v, D> {
 /// The slices of a source.
 type SourceSlices<'k> = (Option<&'k [u8]>, Option<&'k [scratchpool::bf16]>, &'k [i32], &'k [i32]);
 
-fn chosen((paged, rows, indices, lens): SourceSlices<'_>) -> reference::attention::Chosen<'_> {
-    let rows = match (paged, rows) {
-        (Some(bytes), _) => reference::attention::Rows::Paged(bytes),
-        (None, rows) => reference::attention::Rows::Whole(rows.unwrap_or_default()),
-    };
-    reference::attention::Chosen { rows, indices, lens }
+fn chosen((paged, rows, indices, lens): SourceSlices<'_>) -> Chosen<'_> {
+    Chosen { rows: either(paged, rows), indices, lens }
+}
+
+/// The form of rows that there is.
+fn either<'k>(paged: Option<&'k [u8]>, rows: Option<&'k [scratchpool::bf16]>) -> Rows<'k> {
+    match (paged, rows) {
+        (Some(bytes), _) => Rows::Paged(bytes),
+        (None, rows) => Rows::Whole(rows.unwrap_or_default()),
+    }
 }
 
 impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
@@ -154,6 +160,23 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
                     indices,
                     lens,
                 );
+            },
+        )?;
+        Ok(())
+    }
+
+    fn gather(&self, stream: &HostStream, args: Gather<'_, D>) -> Result<(), Error> {
+        let plan = args.check()?;
+        let (paged, rows) = match args.cache {
+            KvCacheIn::Paged { bytes, .. } => (Some(bytes), None),
+            KvCacheIn::Rows(rows) => (None, Some(rows)),
+        };
+        let Gather { block_table, seq_lens, gather_lens, out, .. } = args;
+        stream.launch(
+            (Maybe(paged), Maybe(rows), block_table, seq_lens, Maybe(gather_lens), out),
+            move |(paged, rows, block_table, seq_lens, gather_lens, out)| {
+                let cache = either(paged, rows);
+                reference::gather::gather(&plan, cache, block_table, seq_lens, gather_lens, out);
             },
         )?;
         Ok(())

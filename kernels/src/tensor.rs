@@ -112,6 +112,25 @@ impl<'v, T: Element, D: Device, const R: usize> In<'v, T, D, R> {
     }
 }
 
+impl<'v, T: Element, D: Device> In<'v, T, D, 3> {
+    /// The rows of all matrices as those of one: `[a, b, c]` as `[a b, c]`.
+    ///
+    /// ```
+    /// use scratchpool::{Device, Host};
+    /// let host = Host::in_order();
+    /// let stream = host.create_stream("main")?;
+    /// let workspace = scratchpool_kernels::alloc::workspace(&host, &stream, 4, 300)?;
+    /// assert_eq!(workspace.view().flatten_rows().shape(), [1200, 512]);
+    /// # Ok::<(), scratchpool_kernels::Error>(())
+    /// ```
+    pub const fn flatten_rows(self) -> In<'v, T, D, 2> {
+        let [matrices, rows, columns] = self.shape;
+        // A shape that fits memory has a product that fits, or no element.
+        let shape = [matrices.saturating_mul(rows), columns];
+        In { start: self.start, shape, stream: self.stream }
+    }
+}
+
 impl<'v, T: Element, D: Device, const R: usize> Out<'v, T, D, R> {
     /// Memory of another library.
     ///

@@ -9,7 +9,8 @@ use std::fmt::Write;
 
 use common::arguments::{Change, Form, Seen};
 use common::cases::{AnyCase, every_form};
-use common::{Case as _, POISON, Place, Random, Rig, rope_table, same};
+use common::prefill::prefills;
+use common::{Case as _, POISON, Place, Random, Rig, assert_same, bf16s_of, rope_table, same};
 use scratchpool::{Host, bf16, f8e4m3};
 use scratchpool_kernels::formats::to_bf16;
 use scratchpool_kernels::ops::compressor::{Boundaries, Compression};
@@ -45,7 +46,7 @@ fn scratch_outputs_are_written_whole_and_caches_keep_what_is_not_written() {
         let second = case.run(&cpu);
         cpu.poison = POISON;
         for ((name, first), (_, second)) in first.0.iter().zip(&second.0) {
-            let partly = ["cache", "state", "scratch"].contains(name);
+            let partly = ["cache", "state", "scratch", "workspace"].contains(name);
             for (at, (a, b)) in first.iter().zip(second).enumerate() {
                 let kept = partly && (*a, *b) == (POISON, !POISON);
                 assert!(a == b || kept, "{case:?}: {name} at {at}: {a:#x} {b:#x}");
@@ -136,6 +137,9 @@ fn refusals_say_what_was_found_and_what_was_expected() {
         text(Form::Save, Change::Extent("ape", 1, 1)),
         text(Form::AttentionOfTwo, Change::Extent("second.cache", 1, -8)),
         text(Form::AttentionOfTwo, Change::Number("scale", 0.0)),
+        text(Form::GatherPaged, Change::Extent("out", 0, -1)),
+        text(Form::GatherPaged, Change::Count("rows.end", 10)),
+        text(Form::GatherPaged, Change::Count("rows.end", 1)),
     ];
     let heads = too_many_heads(&cpu);
     texts.push(heads.unwrap_err().to_string());
@@ -171,6 +175,19 @@ fn an_argument_of_another_stream_is_refused() {
         for (name, _) in form.launch(&cpu, Change::None).1.arguments {
             let text = form.launch(&cpu, Change::Stream(name)).0.unwrap_err().to_string();
             assert!(text.contains("`main`") && text.contains("`side`"), "{form:?} {name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn attention_over_the_gathered_workspace_is_attention_over_the_caches() {
+    for (seed, host) in [(1, Host::in_order()), (2, Host::random(9))] {
+        let cpu = rig(host);
+        for prefill in prefills(seed) {
+            let attended = prefill.run(&cpu);
+            // The same entries in the same order, so the same sums.
+            assert_same(&format!("{prefill:?}"), &attended.direct, &attended.gathered);
+            assert!(bf16s_of(&attended.direct).iter().all(|x| x.is_finite() && x.to_f32() != 0.0));
         }
     }
 }

@@ -15,8 +15,9 @@ use scratchpool::{Device, Element};
 
 use super::cache;
 use super::params::{
-    AttentionParams, ChoiceParams, CombineParams, IndexerQParams, LogitsParams, PooledParams,
-    QInsertParams, SaveParams, SourceParams, StatesParams, StoreParams, TopkMapParams,
+    AttentionParams, ChoiceParams, CombineParams, GatherParams, IndexerQParams, LogitsParams,
+    PooledParams, QInsertParams, SaveParams, SourceParams, StatesParams, StoreParams,
+    TopkMapParams,
 };
 use super::program::{Architecture, PROGRAMS};
 use crate::error::Error;
@@ -25,11 +26,14 @@ use crate::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, SaveState, States, StatesPlan, Store,
     StorePlan,
 };
+use crate::ops::gather::{Gather, KvCacheIn};
 use crate::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
 use crate::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk};
 use crate::ops::q_insert::{KvCache, QInsert, Query};
 use crate::ops::topk_map::{CombineIndices, Placement, TopkMap};
-use crate::ops::{Kernels, attention, compressor, indexer_q, indexer_topk, q_insert, topk_map};
+use crate::ops::{
+    Kernels, attention, compressor, gather, indexer_q, indexer_topk, q_insert, topk_map,
+};
 use crate::reference::cache::EntryFormat;
 use crate::tensor::{In, Out};
 
@@ -54,6 +58,7 @@ pub struct CudaKernels {
     indexer_logits: [CudaFunction; 2],
     indexer_topk: CudaFunction,
     attention: CudaFunction,
+    gather: [CudaFunction; 2],
     /// Shared memory that attention needs.
     attention_shared: u32,
     /// Shared memory that a block can have.
@@ -134,6 +139,7 @@ impl CudaKernels {
             indexer_logits: [next()?, next()?],
             indexer_topk: next()?,
             attention: next()?,
+            gather: [next()?, next()?],
             attention_shared: attention_shared(if major >= 9 { 64 } else { 32 }),
             most_shared,
             processors: processors as usize,
@@ -415,6 +421,38 @@ impl<D: Device<Stream = Stream>> Kernels<D> for CudaKernels {
         let blocks = plan.tokens.div_ceil(4);
         // SAFETY: the module's invariant.
         unsafe { site.launch(&self.combine_indices, (blocks, 1), 128, 0, &params, NONE) }
+    }
+
+    fn gather(&self, stream: &Stream, args: Gather<'_, D>) -> Result<(), Error> {
+        let plan = args.check()?;
+        let site = Site { kernel: gather::NAME, stream };
+        let [paged, rows] = &self.gather;
+        let (function, cache) = match &args.cache {
+            KvCacheIn::Paged { bytes, .. } => (paged, site.on("cache", bytes, 8)?),
+            KvCacheIn::Rows(whole) => (rows, site.on("cache", whole, 16)?),
+        };
+        let lens = args.gather_lens.as_ref().map(|lens| site.on("gather_lens", lens, 4));
+        let params = GatherParams {
+            cache,
+            block_table: site.on("block_table", &args.block_table, 4)?,
+            seq_lens: site.on("seq_lens", &args.seq_lens, 4)?,
+            gather_lens: lens.transpose()?.unwrap_or(0),
+            out: site.on("out", &args.out, 16)?,
+            stride: plan.layout.stride as u64,
+            requests: count(plan.requests),
+            columns: count(plan.columns),
+            blocks: count(plan.layout.blocks),
+            block_size: count(plan.layout.block_size),
+            ratio: count(plan.ratio),
+            workspace_rows: count(plan.workspace_rows),
+            first_row: count(plan.first_row),
+            most_rows: count(plan.most_rows),
+        };
+        // As many warps as there can be rows, or as the device holds at a time.
+        let most = (plan.requests * plan.most_rows).div_ceil(8);
+        let blocks = most.min(4 * self.processors);
+        // SAFETY: the module's invariant.
+        unsafe { site.launch(function, (blocks, 1), 256, 0, &params, NONE) }
     }
 
     fn save_state(&self, stream: &Stream, args: SaveState<'_, D>) -> Result<(), Error> {

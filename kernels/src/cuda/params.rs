@@ -92,6 +92,22 @@ params! {
         workspace_rows: u32,
         compressed_rows: u32,
     }
+    GatherParams {
+        cache: u64,
+        block_table: u64,
+        seq_lens: u64,
+        gather_lens: u64,
+        out: u64,
+        stride: u64,
+        requests: u32,
+        columns: u32,
+        blocks: u32,
+        block_size: u32,
+        ratio: u32,
+        workspace_rows: u32,
+        first_row: u32,
+        most_rows: u32,
+    }
     SaveParams {
         kv_score: u64,
         ape: u64,

@@ -31,7 +31,7 @@ macro_rules! program {
 }
 
 /// All programs, in the order of `CudaKernels`' tables.
-pub const PROGRAMS: [Program; 6] = [
+pub const PROGRAMS: [Program; 7] = [
     program!("q_insert":
         "q_insert_paged_bf16_1" "q_insert_paged_bf16_2" "q_insert_paged_bf16_4"
         "q_insert_rows_bf16_1" "q_insert_rows_bf16_2" "q_insert_rows_bf16_4"
@@ -48,6 +48,7 @@ pub const PROGRAMS: [Program; 6] = [
         "compress_store"),
     program!("indexer_topk": "indexer_logits_fp8" "indexer_logits_mxfp4" "indexer_topk"),
     program!("attention": "attention"),
+    program!("gather": "gather_paged" "gather_rows"),
 ];
 
 /// An architecture to compile for.

@@ -116,8 +116,10 @@ impl<D: Device> IndexerQ<'_, D> {
             }
         };
         check.shape("out.weights", weights.shape(), [rows, each])?;
-        check.counts(&[("q", tokens.saturating_mul(heads)), ("rope", max_pos)])?;
         let Self { softmax_scale, head_scale, .. } = *self;
+        check.above_zero("softmax_scale", softmax_scale)?;
+        check.above_zero("head_scale", head_scale)?;
+        check.counts(&[("q", tokens.saturating_mul(heads)), ("rope", max_pos)])?;
         Ok(IndexerQPlan { tokens, heads, max_pos, softmax_scale, head_scale })
     }
 }

@@ -6,6 +6,7 @@
 //! | indexer's queries | [`indexer_q::IndexerQ`] | values, scales, weights |
 //! | global top-k map | [`topk_map::TopkMap`] | slots, lengths |
 //! | combined indices of prefill | [`topk_map::CombineIndices`] | workspace rows, lengths |
+//! | gather of prefill | [`gather::Gather`] | workspace |
 //! | save partial states | [`compressor::SaveState`] | state cache |
 //! | C4 compressor | [`compressor::Compress`] | cache |
 //! | C128 compressor, two stages | [`compressor::CompressPool`], [`compressor::CompressStore`] | scratch; cache |
@@ -19,6 +20,7 @@
 
 pub mod attention;
 pub mod compressor;
+pub mod gather;
 pub mod indexer_q;
 pub mod indexer_topk;
 pub mod q_insert;
@@ -72,6 +74,9 @@ pub trait Kernels<D: Device> {
         stream: &D::Stream,
         args: topk_map::CombineIndices<'_, D>,
     ) -> Result<(), Error>;
+
+    /// The gather of prefill.
+    fn gather(&self, stream: &D::Stream, args: gather::Gather<'_, D>) -> Result<(), Error>;
 
     /// Saves partial states of a compressor.
     fn save_state(

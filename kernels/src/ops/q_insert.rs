@@ -214,7 +214,7 @@ pub(crate) fn paged(
 }
 
 /// The layout of a cache of whole rows `[blocks, block_size, 512]`.
-fn whole(check: Check, shape: [usize; 3], element: usize) -> Result<PagedLayout, Error> {
+pub(crate) fn whole(check: Check, shape: [usize; 3], element: usize) -> Result<PagedLayout, Error> {
     let [blocks, block_size, width] = shape;
     check.extent("cache", 2, width, HEAD_DIM)?;
     check.positive("cache", block_size)?;

@@ -102,7 +102,7 @@ impl<D: Device> TopkMap<'_, D> {
 ///
 /// The workspace gives each request `b` of the chunk `workspace_rows` rows: first
 /// `compressed_rows` compressed entries, then the window's rows from position
-/// `seq_lens[b] - gather_lens[b]` on. For the query at position `p` the row lists
+/// `seq_lens[b] - gather_lens[b]` on, as [`Gather`](crate::ops::gather::Gather) fills it. For the query at position `p` the row lists
 /// `n1 = min((p + 1) / ratio, topk)` compressed entries, then `n2 = min(p + 1, window)` window rows
 /// of positions `p - n2 + 1 ..= p`; its length is `n1 + n2`. What lies behind the length is -1, and
 /// so is an entry that is not in its part of the workspace. A token whose request is no row of

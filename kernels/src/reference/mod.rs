@@ -23,6 +23,7 @@ pub mod arithmetic;
 pub mod attention;
 pub mod cache;
 pub mod compressor;
+pub mod gather;
 pub mod indexer_q;
 pub mod indexer_topk;
 pub mod q_insert;

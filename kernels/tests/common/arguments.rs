@@ -11,6 +11,7 @@ use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, SaveState, States, Store,
 };
+use scratchpool_kernels::ops::gather::{Gather, KvCacheIn};
 use scratchpool_kernels::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
 use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk};
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
@@ -136,10 +137,12 @@ pub enum Form {
     Choice,
     AttentionOfTwo,
     AttentionOfRows,
+    GatherPaged,
+    GatherAllOfRows,
 }
 
 impl Form {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::QToPaged,
         Self::QInPlaceToRows,
         Self::QFp8ToFp8,
@@ -159,6 +162,8 @@ impl Form {
         Self::Choice,
         Self::AttentionOfTwo,
         Self::AttentionOfRows,
+        Self::GatherPaged,
+        Self::GatherAllOfRows,
     ];
 
     /// Launches with a change; says what was asked for.
@@ -185,6 +190,7 @@ impl Form {
             Self::LogitsFp8 | Self::LogitsMxfp4 => self.logits(kernels, with),
             Self::Choice => choice(kernels, with),
             Self::AttentionOfTwo | Self::AttentionOfRows => self.attention(kernels, with),
+            Self::GatherPaged | Self::GatherAllOfRows => self.gather(kernels, with),
         };
         (result, with.seen.take())
     }
@@ -275,8 +281,8 @@ impl Form {
                 (Some(weights), _) => Wide::F32(weights.view()),
                 (_, weights) => Wide::Bf16(weights.as_ref().unwrap().view()),
             },
-            softmax_scale: 0.5,
-            head_scale: 0.5,
+            softmax_scale: with.number("softmax_scale", 0.5),
+            head_scale: with.number("head_scale", 0.5),
             out: match (&mut values, &mut packed, &mut scales) {
                 (Some(values), ..) => {
                     IndexQuery::Fp8 { values: values.out(), weights: weights.out() }
@@ -390,6 +396,34 @@ impl Form {
             out: out.out(),
         };
         kernels.attention(with.stream, args)
+    }
+
+    fn gather<D: Device, K: Kernels<D>>(
+        self,
+        kernels: &K,
+        with: &With<'_, D>,
+    ) -> Result<(), Error> {
+        let paged = (self == Self::GatherPaged).then(|| with.held("cache", [2, 1168]));
+        let rows = paged.is_none().then(|| with.held("cache", [2, 2, 512]));
+        let (table, seq) = (with.held("block_table", [2, 3]), with.held("seq_lens", [2]));
+        let lens = paged.is_some().then(|| with.held("gather_lens", [2]));
+        let mut out = with.held("out", [2, 9, 512]);
+        let args = Gather {
+            cache: match (&paged, &rows) {
+                (Some(bytes), _) => {
+                    let block_size = with.count("block_size", 2);
+                    KvCacheIn::Paged { bytes: bytes.view(), block_size }
+                }
+                (_, rows) => KvCacheIn::Rows(rows.as_ref().unwrap().view()),
+            },
+            block_table: table.view(),
+            seq_lens: seq.view(),
+            gather_lens: lens.as_ref().map(|lens| lens.view()),
+            ratio: with.count("ratio", 4),
+            rows: with.count("rows.start", 2)..with.count("rows.end", 9),
+            out: out.out(),
+        };
+        kernels.gather(with.stream, args)
     }
 }
 

@@ -8,13 +8,14 @@ use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, Compression, SaveState, States, Store,
 };
+use scratchpool_kernels::ops::gather::{Gather, KvCacheIn};
 use scratchpool_kernels::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
 use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk, TopkPlan};
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
 use scratchpool_kernels::ops::topk_map::{CombineIndices, Placement, TopkMap, combined_width};
 use scratchpool_kernels::reference::cache::{EntryFormat, PagedLayout, encode_main};
 use scratchpool_kernels::reference::indexer_topk::indexer_topk;
-use scratchpool_kernels::{HostKernels, Kernels, alloc};
+use scratchpool_kernels::{HostKernels, Kernels, Out, alloc};
 
 use super::pooled::Shapes;
 use super::{
@@ -989,27 +990,168 @@ impl Case for AttentionCase {
         // Magnitudes are at most these; of elements a sixth on average.
         let scores = f64::from(of_q) * f64::from(of_k) * 512_f64.sqrt();
         let allowed = 6e-3 + 2_f64.powi(-19) * scores;
-        let (reference, found) = (bf16s_of(reference.get("out")), bf16s_of(found.get("out")));
-        let mut worst = 0.0_f64;
-        for (head, (a, b)) in reference.chunks(512).zip(found.chunks(512)).enumerate() {
-            let (mut error, mut norm) = (0.0, 0.0);
-            for (a, b) in a.iter().zip(b) {
-                let named = || format!("{self:?} head {head}: {a} {b}");
-                assert_eq!(a.is_nan(), b.is_nan(), "{}", named());
-                if a.is_finite() {
-                    error += (a.to_f64() - b.to_f64()).powi(2);
-                    norm += a.to_f64().powi(2);
-                } else {
-                    assert!(a.is_nan() || a == b, "{}", named());
+        heads_are_within(self, allowed, reference.get("out"), found.get("out"))
+    }
+}
+
+/// Each head of 512 bf16 within a tolerance, as a norm over what is finite, and the rest alike. Gives the
+/// largest error, of what is allowed.
+pub fn heads_are_within(
+    case: &dyn std::fmt::Debug,
+    allowed: f64,
+    reference: &[u8],
+    found: &[u8],
+) -> f64 {
+    let (reference, found) = (bf16s_of(reference), bf16s_of(found));
+    assert_eq!(reference.len(), found.len(), "{case:?}");
+    let mut worst = 0.0_f64;
+    for (head, (a, b)) in reference.chunks(512).zip(found.chunks(512)).enumerate() {
+        let (mut error, mut norm) = (0.0, 0.0);
+        for (a, b) in a.iter().zip(b) {
+            let named = || format!("{case:?} head {head}: {a} {b}");
+            assert_eq!(a.is_nan(), b.is_nan(), "{}", named());
+            if a.is_finite() {
+                error += (a.to_f64() - b.to_f64()).powi(2);
+                norm += a.to_f64().powi(2);
+            } else {
+                assert!(a.is_nan() || a == b, "{}", named());
+            }
+        }
+        let error = (error.sqrt() - 512_f64.sqrt() * 2_f64.powi(-126)).max(0.0);
+        let error = if error == 0.0 { 0.0 } else { error / norm.sqrt() };
+        // NaN never passes.
+        assert!(error <= allowed, "{case:?} head {head}: {error:e}, allowed {allowed:e}");
+        worst = worst.max(error / allowed);
+    }
+    worst
+}
+
+/// The two gathers of a prefill into one workspace: compressed entries, and the window's.
+#[derive(Clone, Copy, Debug)]
+pub struct GatherCase {
+    /// Rows in all.
+    pub tokens: usize,
+    pub requests: usize,
+    /// Of the two caches.
+    pub block_sizes: [usize; 2],
+    pub stride_extra: usize,
+    pub whole_rows: bool,
+    /// Lengths of any size, more entries than rows, and entries that do not exist.
+    pub wild: bool,
+    pub seed: u64,
+}
+
+impl GatherCase {
+    /// How many rows of each request are for compressed entries and for the window's, and where both parts
+    /// of the workspace begin and end.
+    fn parts(&self) -> ([Vec<usize>; 2], [usize; 3]) {
+        let mut random = Random(self.seed);
+        let mut lens = [vec![0; self.requests], vec![0; self.requests]];
+        for _ in 0..self.tokens {
+            lens[random.below(2)][random.below(self.requests)] += 1;
+        }
+        let most = |lens: &[usize]| {
+            let most = lens.iter().copied().max().unwrap_or(0);
+            if self.wild { most.saturating_sub(2) } else { most + 1 }
+        };
+        let (first, second) = (most(&lens[0]), most(&lens[1]));
+        (lens, [0, first, first + second])
+    }
+
+    /// Rows of a request: one more than the parts have.
+    fn rows(&self) -> usize {
+        let (_, [.., end]) = self.parts();
+        end + 1
+    }
+
+    /// One of the two gathers.
+    fn part<D: Device, K: Kernels<D>>(
+        &self,
+        bench: &Bench<'_, D, K>,
+        part: usize,
+        out: Out<'_, bf16, D, 3>,
+    ) {
+        let mut random = Random(self.seed ^ (part as u64 + 1));
+        let (lens, bounds) = self.parts();
+        let (ratio, block_size, requests) = ([4, 1][part], self.block_sizes[part], self.requests);
+        let int = |count: usize| i32::try_from(count).unwrap();
+        // The window's entries are the last of many.
+        let ends: Vec<usize> =
+            lens[part].iter().map(|len| len + part * random.below(100)).collect();
+        let mut seq: Vec<i32> =
+            ends.iter().map(|end| int(end * ratio + random.below(ratio))).collect();
+        let mut gathered: Vec<i32> = lens[part].iter().map(|len| int(*len)).collect();
+        let mut columns = ends.iter().max().unwrap().div_ceil(block_size) + 1;
+        let blocks = requests * columns + 2;
+        if self.wild {
+            columns = (columns - 1).max(1);
+        }
+        let mut table: Vec<i32> = random
+            .slots(requests * columns, blocks, false)
+            .iter()
+            .map(|block| i32::try_from(*block).unwrap())
+            .collect();
+        if self.wild {
+            for block in &mut table {
+                if random.below(9) == 0 {
+                    *block = random.pick(&[-1, int(blocks), i32::MIN, i32::MAX]);
                 }
             }
-            let error = (error.sqrt() - 512_f64.sqrt() * 2_f64.powi(-126)).max(0.0);
-            let error = if error == 0.0 { 0.0 } else { error / norm.sqrt() };
-            // NaN never passes.
-            assert!(error <= allowed, "{self:?} head {head}: {error:e}, allowed {allowed:e}");
-            worst = worst.max(error / allowed);
+            for (seq, gathered) in seq.iter_mut().zip(&mut gathered) {
+                match random.below(10) {
+                    0 => *seq = random.pick(&[i32::MAX, i32::MIN, -1]),
+                    1 => *gathered = random.pick(&[i32::MAX, i32::MIN, -1]),
+                    2 => *gathered = seq.saturating_add(3),
+                    3 => (*seq, *gathered) = (i32::MAX, i32::MAX),
+                    _ => {}
+                }
+            }
         }
-        worst
+        // Any byte: every code meets every scale, and bf16 is any, also a NaN.
+        let stride = PagedLayout::block_bytes(EntryFormat::Main, block_size) + self.stride_extra;
+        let bytes = blocks * if self.whole_rows { block_size * 1024 } else { stride };
+        let bytes: Vec<u8> =
+            (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect();
+        let paged = (!self.whole_rows).then(|| bench.load([blocks, stride], &bytes));
+        let rows =
+            self.whole_rows.then(|| bench.load([blocks, block_size, 512], &bf16s_of(&bytes)));
+        let table = bench.load([requests, columns], &table);
+        let (seq, gathered) = (bench.load([requests], &seq), bench.load([requests], &gathered));
+        let args = Gather {
+            cache: match (&paged, &rows) {
+                (Some(bytes), _) => KvCacheIn::Paged { bytes: bytes.view(), block_size },
+                (_, rows) => KvCacheIn::Rows(rows.as_ref().unwrap().view()),
+            },
+            block_table: table.view(),
+            seq_lens: seq.view(),
+            gather_lens: (part == 1).then(|| gathered.view()),
+            ratio,
+            rows: bounds[part]..bounds[part + 1],
+            out,
+        };
+        bench.launch(|kernels, stream| kernels.gather(stream, args));
+    }
+}
+
+impl Case for GatherCase {
+    /// The workspace has one request more than are gathered for.
+    fn tokens(&self) -> usize {
+        self.requests + 1
+    }
+
+    fn shapes(&self) -> Shapes {
+        Shapes { heads: self.rows(), bf16s: 512, ..Shapes::default() }
+    }
+
+    fn body<D: Device, K: Kernels<D>>(&self, bench: &Bench<'_, D, K>) -> Outcome {
+        let (requests, rows) = (self.requests + 1, self.rows());
+        let mut workspace = bench.out([requests, rows, 512], |device, stream| {
+            alloc::workspace(device, stream, requests, rows)
+        });
+        for part in [0, 1] {
+            self.part(bench, part, workspace.out());
+        }
+        Outcome(vec![("workspace", workspace.bytes())])
     }
 }
 
@@ -1024,6 +1166,7 @@ pub enum AnyCase {
     Logits(LogitsCase),
     Choice(ChoiceCase),
     Attention(AttentionCase),
+    Gather(GatherCase),
 }
 
 macro_rules! each {
@@ -1037,6 +1180,7 @@ macro_rules! each {
             AnyCase::Logits($case) => $body,
             AnyCase::Choice($case) => $body,
             AnyCase::Attention($case) => $body,
+            AnyCase::Gather($case) => $body,
         }
     };
 }
@@ -1170,6 +1314,17 @@ pub fn every_form(tokens: usize, seed: u64) -> Vec<AnyCase> {
                 seed,
             }));
         }
+        for (requests, block_sizes, wild) in [(4, [64, 256], false), (2, [2, 3], true)] {
+            all.push(AnyCase::Gather(GatherCase {
+                tokens,
+                requests,
+                block_sizes,
+                stride_extra: 8,
+                whole_rows: flag,
+                wild,
+                seed,
+            }));
+        }
     }
     all
 }
@@ -1242,5 +1397,17 @@ pub fn large_forms(seed: u64) -> Vec<AnyCase> {
         wild: false,
         seed,
     }));
+    // More rows than are in flight at a time.
+    for whole_rows in [false, true] {
+        all.push(AnyCase::Gather(GatherCase {
+            tokens: 40_000,
+            requests: 4,
+            block_sizes: [64, 64],
+            stride_extra: 64,
+            whole_rows,
+            wild: false,
+            seed,
+        }));
+    }
     all
 }

@@ -18,6 +18,7 @@
 pub mod arguments;
 pub mod cases;
 pub mod pooled;
+pub mod prefill;
 
 use std::cell::RefCell;
 use std::fmt;

@@ -24,7 +24,7 @@ pub struct EveryOutput {
     #[group(before)]
     #[shape(max_rows, 7)]
     pub before: u8,
-    /// Queries, attention's output.
+    /// Queries, attention's output, prefill's workspace.
     #[group(scratch.a)]
     #[shape(max_rows, heads, bf16s)]
     pub a: bf16,

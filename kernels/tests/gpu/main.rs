@@ -11,9 +11,11 @@ use std::time::Instant;
 use common::arguments::{Change, Form};
 use common::cases::{
     AnyCase, AttentionCase, COMPRESSORS, CacheForm, ChoiceCase, CombineCase, CompressCase,
-    IndexerQCase, LogitsCase, MAGNITUDES, MapCase, QCase, QForm, Queries, every_form, large_forms,
+    GatherCase, IndexerQCase, LogitsCase, MAGNITUDES, MapCase, QCase, QForm, Queries, every_form,
+    heads_are_within, large_forms,
 };
-use common::{Case, Outcome, Place, Rig, same};
+use common::prefill::prefills;
+use common::{Case, Outcome, Place, Rig, assert_same, same};
 use scratchpool::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use scratchpool::cuda::{Cuda, Stream};
 use scratchpool::{Device, Host};
@@ -385,6 +387,46 @@ fn attention_is_within_tolerance_of_float64() {
                 seed,
             };
             tally.check(&cpu, &gpu, &AnyCase::Attention(case));
+        }
+    }
+}
+
+#[test]
+fn gathered_rows_are_the_references() {
+    at_every_count("gather", |tokens, seed| {
+        // Strides that keep entries aligned to 16 bytes, and to 8.
+        let sizes = [([64, 256], 64), ([2, 64], 560), ([3, 5], 8), ([1, 7], 0)];
+        let cases = sizes.into_iter().enumerate().flat_map(|(at, (block_sizes, stride_extra))| {
+            [false, true].map(|whole_rows| {
+                AnyCase::Gather(GatherCase {
+                    tokens,
+                    requests: [4, 1, 37, 3][(at + tokens) % 4],
+                    block_sizes,
+                    stride_extra,
+                    whole_rows,
+                    wild: (at + tokens / 4) % 2 == 1,
+                    seed: seed ^ (at as u64) << 40,
+                })
+            })
+        });
+        cases.collect()
+    });
+}
+
+#[test]
+fn attention_over_the_gathered_workspace_is_attention_over_the_caches() {
+    let Some((cpu, gpu, _shared)) = rigs() else { return };
+    let mut tally = Tally::new("prefill");
+    for prefill in prefills(tally.next_seed()) {
+        let (reference, found) = (prefill.run(&cpu), prefill.run(&gpu));
+        assert_same(&format!("{prefill:?}"), &reference.workspace, &found.workspace);
+        // Magnitudes as in the cases of attention.
+        let allowed = 6e-3 + 2_f64.powi(-19) * 2.0 * 4.0 * 512_f64.sqrt();
+        for found in [&found.gathered, &found.direct] {
+            let error = heads_are_within(&prefill, allowed, &reference.direct, found);
+            tally.worst = tally.worst.max(error);
+            tally.cases += 1;
+            tally.bytes += found.len();
         }
     }
 }
