@@ -10,8 +10,8 @@
 //!
 //! **What is not finite**: a NaN in a candidate's key or scale, or in any query, scale or weight of the
 //! token, gives NaN, also beside a weight of 0; a product of 0 and infinity does too. Otherwise an
-//! infinite weight or key scale gives an infinity of its sign. NaN is a logit that the choice never
-//! takes.
+//! infinite weight or key scale gives an infinity of its sign; where what it multiplies is within the
+//! tolerance of 0, that may count as 0 or have the other sign. NaN is a logit that the choice never takes.
 
 use scratchpool::{Device, e8m0, f8e4m3};
 

@@ -11,8 +11,8 @@ use std::time::Instant;
 use common::arguments::{Change, Form};
 use common::cases::{
     AnyCase, AttentionCase, COMPRESSORS, CacheForm, ChoiceCase, CombineCase, CompressCase,
-    GatherCase, IndexerQCase, LogitsCase, MAGNITUDES, MapCase, QCase, QForm, Queries, every_form,
-    heads_are_within, large_forms,
+    GatherCase, IndexerQCase, Inputs, LogitsCase, MAGNITUDES, MapCase, QCase, QForm, Queries,
+    every_form, heads_are_within, large_forms,
 };
 use common::prefill::prefills;
 use common::{Case, Outcome, Place, Rig, assert_same, same};
@@ -279,18 +279,9 @@ fn compressors_of_index_entries_give_the_references_bytes() {
 #[test]
 fn logits_are_within_tolerance_and_choices_are_the_references() {
     at_every_count("logits at every count", |tokens, seed| {
-        let (columns, topk, magnitudes) = (40, 16, false);
+        let (columns, topk, inputs) = (40, 16, Inputs::Given);
         let case = |fp4, wild, heads| {
-            AnyCase::Logits(LogitsCase {
-                tokens,
-                heads,
-                columns,
-                topk,
-                fp4,
-                wild,
-                magnitudes,
-                seed,
-            })
+            AnyCase::Logits(LogitsCase { tokens, heads, columns, topk, fp4, wild, inputs, seed })
         };
         let plain = [case(false, false, 9), case(true, false, 9)];
         plain.into_iter().chain([case(false, true, 5), case(true, true, 5)]).collect()
@@ -309,8 +300,8 @@ fn logits_are_within_tolerance_and_choices_are_the_references() {
         (3, 64, 4, 0),
     ] {
         for (fp4, wild) in [(false, false), (true, false), (false, true), (true, true)] {
-            let (magnitudes, seed) = (false, tally.next_seed());
-            let case = LogitsCase { tokens, heads, columns, topk, fp4, wild, magnitudes, seed };
+            let (inputs, seed) = (Inputs::Given, tally.next_seed());
+            let case = LogitsCase { tokens, heads, columns, topk, fp4, wild, inputs, seed };
             tally.check(&cpu, &gpu, &AnyCase::Logits(case));
         }
     }
