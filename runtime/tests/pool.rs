@@ -37,8 +37,12 @@ fn the_memory_report_is_known_before_allocation_and_holds_after_it() {
 fn dims_given_at_start_up_are_checked() {
     let host = Host::in_order();
     assert!(matches!(
-        Relay::allocate(&host, relay_pool::Dims { max_rows: 0 }),
-        Err(Error::Size(scratchpool::SizeError::Extent { buffer: "x.x" }))
+        refused(usize::MAX),
+        Error::Size(scratchpool::SizeError::Dim {
+            dim: "max_rows",
+            value: usize::MAX,
+            buffer: "x.x"
+        })
     ));
     assert!(matches!(
         Relay::allocate(&host, relay_pool::Dims { max_rows: usize::MAX / 8 }),
@@ -53,6 +57,17 @@ fn views_stand_at_the_planned_offsets_with_the_planned_types_and_shapes() {
     let mut pass = pool.begin(3).unwrap();
     let mut layer = pass.layer(2).unwrap();
     let mut step = layer.index_q().unwrap().unwrap();
+    let mut pool = Relay::allocate(&host, relay_pool::Dims { max_rows: 8 }).unwrap();
+    let [mut first, _] = pool.split();
+    assert_eq!(
+        first.begin(9).err().unwrap().to_string(),
+        "a pass of 9 rows was begun on a pool planned for at most 8; split the batch, or allocate with a larger `max_rows`"
+    );
+    let refused = |max_rows| Relay::allocate(&host, relay_pool::Dims { max_rows }).err().unwrap();
+    assert_eq!(
+        refused(0).to_string(),
+        "dim `max_rows` is 0; as an extent of `x.x` it must be 1 to 2^63 - 1"
+    );
     let out = step.buffers();
     // Where the arena starts follows from one view; the others must agree.
     let at = |offset: usize| offset as u64;
