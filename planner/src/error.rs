@@ -434,6 +434,13 @@ impl Error {
     }
 
     /// A name that is not among those `known`, with the nearest of them or, where none is near and
+    /// It is the value of a dim that was meant to be known at start-up.
+    StartUp {
+        /// The dim.
+        dim: String,
+        /// Its typical value, where one stands there.
+        nominal: Option<i64>,
+    },
     /// there are few, all.
     pub fn unknown_name<'n>(
         kind: NameKind,
@@ -469,6 +476,23 @@ impl Error {
             Fault::UnknownKey { .. } => Code::UnknownKey,
             Fault::UnknownName { .. } | Fault::AttributeInShape { .. } => Code::UnknownName,
             Fault::Expression { problem, .. } => match problem {
+    /// The error as one in the value of a dim, of which `text` is what was written.
+    #[must_use]
+    pub fn in_dim(self, dim: &str, text: &str) -> Self {
+        let is_runtime = match &self.fault {
+            Fault::UnknownName { name, .. }
+            | Fault::Expression { problem: Problem::UnknownFunction(name), .. } => name == RUNTIME,
+            _ => false,
+        };
+        if !is_runtime {
+            return self;
+        }
+        let text: String = text.split_whitespace().collect();
+        let inner = text.strip_prefix("runtime(").and_then(|rest| rest.strip_suffix(')'));
+        let nominal = inner.and_then(|inner| inner.replace('_', "").parse().ok());
+        self.with(Hint::StartUp { dim: dim.to_owned(), nominal })
+    }
+
                 Problem::UnknownName(_) | Problem::UnknownFunction(_) => Code::UnknownName,
                 _ => Code::Expression,
             },
@@ -534,7 +558,7 @@ impl Error {
                 format!("dim `{dim}` is {value}; a size must be at least 1")
             }
             Fault::AttributeInShape { name } => {
-                format!("`{name}` is an attribute of the layers, and a shape is the same in all")
+                format!("`{name}` is a layer attribute, and a shape is the same in all layers")
             }
             Fault::Size { buffer } => format!("`{buffer}` takes more than 2^63 - 1 bytes"),
             Fault::TotalSize => "the buffers together take more than 2^63 - 1 bytes".into(),
@@ -551,11 +575,14 @@ impl Error {
                 format!("a pool has 1 to {MOST_LAYERS} layers, found {count}")
             }
             Fault::ShortColumn { column, entries, count } => {
-                format!("column `{column}` has {entries} entries for {count} layers")
+                format!("layer attribute `{column}` has {entries} entries for {count} layers")
+            }
+            Fault::NotAList { name } => {
+                format!("`{name}` is an integer; a layer attribute needs a list")
             }
             Fault::NotAList { name } => format!("`{name}` is an integer; a column needs a list"),
             Fault::ColumnType { column, found } => format!(
-                "column `{column}` must be a list of integers or the name of one, found {found}"
+                "layer attribute `{column}` must be a list of integers or the name of one, found {found}"
             ),
             Fault::TooManyNodes { nodes, most } => format!(
                 "one pass has {nodes} nodes (a node is a step in a layer); the prover takes {most}"
@@ -714,12 +741,11 @@ impl Error {
     /// How to mend it, in the words of one of the two spellings.
     pub fn help_in(&self, spelling: Spelling) -> Option<String> {
         match &self.fault {
-            Fault::UnknownName { kind: NameKind::Value, name, .. } if name == "runtime" => {
-                let written = match spelling {
-                    Spelling::Toml => "{ runtime = 8192 }",
-                    Spelling::Rust => "name: runtime(8192)",
-                };
-                Some(format!("for a size known at start-up write `{written}`"))
+            Fault::UnknownName { kind: NameKind::Value, name, .. }
+            | Fault::Expression { problem: Problem::UnknownFunction(name), .. }
+                if name == RUNTIME =>
+            {
+                Some(self.at_start_up(spelling))
             }
             Fault::UnknownKey { key, .. } if self.hints.contains(&Hint::AtTop) => {
                 Some(format!("`{key}` stands at the top of the spec, before all tables"))
@@ -835,7 +861,7 @@ pub fn hint_at_config(errors: &mut [Error]) {
         let Fault::UnknownName { kind, name, nearest: None } = &error.fault else { return false };
         let other = |hint: &Hint| matches!(hint, Hint::OfLayers | Hint::Ignored(_));
         matches!(kind, NameKind::Value | NameKind::List)
-            && name != "runtime"
+            && name != RUNTIME
             && !error.hints.iter().any(other)
     };
     let mut unknown = errors.iter_mut().filter(far);
@@ -845,6 +871,20 @@ pub fn hint_at_config(errors: &mut [Error]) {
 }
 
 /// Most names that are told in place of one that is unknown.
+    /// How a dim is written whose value is known only at start-up.
+    fn at_start_up(&self, spelling: Spelling) -> String {
+        let meant = self.hints.iter().find_map(|hint| match hint {
+            Hint::StartUp { dim, nominal } => Some((dim.as_str(), nominal.unwrap_or(8192))),
+            _ => None,
+        });
+        let (dim, nominal) = meant.unwrap_or(("name", 8192));
+        let written = match spelling {
+            Spelling::Toml => format!("{dim} = {{ runtime = {nominal} }}"),
+            Spelling::Rust => format!("{dim}: runtime({nominal})"),
+        };
+        format!("for a size known at start-up write `{written}` among the dims")
+    }
+
 const MOST_KNOWN: usize = 8;
 
 /// All of the names, where they are few and short enough to tell.
@@ -924,6 +964,9 @@ pub(crate) fn list(names: &[String]) -> String {
 }
 
 /// `layer 3` or `layers 2, 4, 6 to 10`.
+/// The word that says that a dim is known at start-up.
+const RUNTIME: &str = "runtime";
+
 pub fn layer_list(layers: &[usize]) -> String {
     let mut layers = layers.to_vec();
     layers.sort_unstable();
