@@ -145,6 +145,38 @@ pub struct Conflict {
     pub mend: Option<Mend>,
 }
 
+/// Buffers that nothing has written when they are read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// The buffers.
+    pub buffers: Vec<String>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why nothing has written a buffer when it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No step writes it.
+    NoWriter,
+    /// A step writes it in the same layer, but is listed after the reader.
+    ListedLater {
+        /// That step.
+        writer: String,
+        /// The layer.
+        layer: usize,
+    },
+    /// The step that writes it does not run there.
+    NotRun {
+        /// That step.
+        writer: String,
+        /// Its `when`.
+        when: String,
+        /// The layers of the reads in which it does not run; empty where it runs in none at all.
+        layers: Vec<usize>,
+    },
+}
+
 /// The two spellings of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
@@ -161,6 +193,10 @@ pub struct Mend {
     pub waiter: String,
     /// What it would wait for, as written in `after`.
     pub after: String,
+    /// How many errors it would mend, this one included.
+    pub mends: usize,
+    /// How many errors there are.
+    pub of: usize,
 }
 
 /// What is wrong, with its numbers.
@@ -360,8 +396,8 @@ pub enum Fault {
         read: Box<AccessAt>,
         /// The layers in which it happens.
         layers: Vec<usize>,
-        /// A step that writes the buffers, where there is one.
-        writer: Option<String>,
+        /// Why nothing has written them, each cause once.
+        causes: Vec<Unwritten>,
     },
     /// Two accesses of one live range in no order.
     Race(Box<Conflict>),
@@ -398,6 +434,13 @@ pub enum Hint {
     AtTop,
     /// It was given on the command line, as this argument.
     Argument(String),
+    /// It is the value of a dim that was meant to be known at start-up.
+    StartUp {
+        /// The dim.
+        dim: String,
+        /// Its typical value, where one stands there.
+        nominal: Option<i64>,
+    },
 }
 
 /// A fault and its place.
@@ -433,14 +476,24 @@ impl Error {
         self
     }
 
+    /// The error as one in the value of a dim, of which `text` is what was written.
+    #[must_use]
+    pub fn in_dim(self, dim: &str, text: &str) -> Self {
+        let is_runtime = match &self.fault {
+            Fault::UnknownName { name, .. }
+            | Fault::Expression { problem: Problem::UnknownFunction(name), .. } => name == RUNTIME,
+            _ => false,
+        };
+        if !is_runtime {
+            return self;
+        }
+        let text: String = text.split_whitespace().collect();
+        let inner = text.strip_prefix("runtime(").and_then(|rest| rest.strip_suffix(')'));
+        let nominal = inner.and_then(|inner| inner.replace('_', "").parse().ok());
+        self.with(Hint::StartUp { dim: dim.to_owned(), nominal })
+    }
+
     /// A name that is not among those `known`, with the nearest of them or, where none is near and
-    /// It is the value of a dim that was meant to be known at start-up.
-    StartUp {
-        /// The dim.
-        dim: String,
-        /// Its typical value, where one stands there.
-        nominal: Option<i64>,
-    },
     /// there are few, all.
     pub fn unknown_name<'n>(
         kind: NameKind,
@@ -476,23 +529,6 @@ impl Error {
             Fault::UnknownKey { .. } => Code::UnknownKey,
             Fault::UnknownName { .. } | Fault::AttributeInShape { .. } => Code::UnknownName,
             Fault::Expression { problem, .. } => match problem {
-    /// The error as one in the value of a dim, of which `text` is what was written.
-    #[must_use]
-    pub fn in_dim(self, dim: &str, text: &str) -> Self {
-        let is_runtime = match &self.fault {
-            Fault::UnknownName { name, .. }
-            | Fault::Expression { problem: Problem::UnknownFunction(name), .. } => name == RUNTIME,
-            _ => false,
-        };
-        if !is_runtime {
-            return self;
-        }
-        let text: String = text.split_whitespace().collect();
-        let inner = text.strip_prefix("runtime(").and_then(|rest| rest.strip_suffix(')'));
-        let nominal = inner.and_then(|inner| inner.replace('_', "").parse().ok());
-        self.with(Hint::StartUp { dim: dim.to_owned(), nominal })
-    }
-
                 Problem::UnknownName(_) | Problem::UnknownFunction(_) => Code::UnknownName,
                 _ => Code::Expression,
             },
@@ -580,7 +616,6 @@ impl Error {
             Fault::NotAList { name } => {
                 format!("`{name}` is an integer; a layer attribute needs a list")
             }
-            Fault::NotAList { name } => format!("`{name}` is an integer; a column needs a list"),
             Fault::ColumnType { column, found } => format!(
                 "layer attribute `{column}` must be a list of integers or the name of one, found {found}"
             ),
@@ -804,29 +839,50 @@ impl Error {
             Fault::Order { .. } => Some(
                 "list the step it waits for first, or write `prev.` before its name to wait for an earlier layer".into(),
             ),
-            Fault::ReadBeforeWrite { writer, buffers, .. } => {
-                let them = agree(buffers, "it", "them");
-                Some(match writer {
-                    Some(writer) => format!(
-                        "a value read before `{writer}` in the same layer is carried from an earlier layer, and the first layer of the first pass has none: write {them} there first, or list the reader after `{writer}`"
-                    ),
-                    None => format!(
-                        "no step writes {them}: add {them} to the `writes` of the step that fills {them}"
-                    ),
-                })
+            Fault::ReadBeforeWrite { causes, read, .. } => {
+                let parts = causes.iter().map(|unwritten| {
+                    let help = unwritten.help(&read.step, spelling);
+                    // With one cause there is no doubt what "it" is.
+                    if causes.len() == 1 {
+                        help
+                    } else {
+                        format!("{}: {help}", list(&unwritten.buffers))
+                    }
+                });
+                Some(parts.collect::<Vec<_>>().join("; "))
             }
             Fault::Race(conflict)
             | Fault::Reuse(conflict)
             | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
-                let Mend { after, waiter } = mend;
+                let Mend { after, waiter, mends, of } = mend;
                 let after = match spelling {
                     Spelling::Toml => format!("after = [\"{after}\"]"),
                     Spelling::Rust => format!("after({after})"),
                 };
-                format!("it would hold with `{after}` on step `{waiter}`")
+                let added = format!("`{after}` on step `{waiter}`");
+                match (mends, of) {
+                    (2, 2) => format!("{added} would mend both errors"),
+                    (2.., _) if mends == of => format!("{added} would mend all {of} errors"),
+                    (2.., _) => format!("{added} would mend this error and {} more", mends - 1),
+                    _ => format!("it would hold with {added}"),
+                }
             }),
             _ => None,
         }
+    }
+
+    /// How a dim is written whose value is known only at start-up.
+    fn at_start_up(&self, spelling: Spelling) -> String {
+        let meant = self.hints.iter().find_map(|hint| match hint {
+            Hint::StartUp { dim, nominal } => Some((dim.as_str(), nominal.unwrap_or(8192))),
+            _ => None,
+        });
+        let (dim, nominal) = meant.unwrap_or(("name", 8192));
+        let written = match spelling {
+            Spelling::Toml => format!("{dim} = {{ runtime = {nominal} }}"),
+            Spelling::Rust => format!("{dim}: runtime({nominal})"),
+        };
+        format!("for a size known at start-up write `{written}` among the dims")
     }
 
     /// What could stand in place of an unknown name or key, or define it.
@@ -854,6 +910,44 @@ impl Error {
     }
 }
 
+impl Unwritten {
+    /// What would give the buffers a value before `reader` reads them.
+    fn help(&self, reader: &str, spelling: Spelling) -> String {
+        let them = agree(&self.buffers, "it", "them");
+        match &self.cause {
+            Cause::NoWriter => format!(
+                "no step writes {them}: add {them} to the `writes` of the step that fills {them}"
+            ),
+            Cause::ListedLater { writer, layer } => format!(
+                "a value read before `{writer}` in the same layer is carried from an earlier layer, and layer {layer} of the first pass has none: list `{reader}` after `{writer}`, or write {them} earlier"
+            ),
+            Cause::NotRun { writer, when, layers } => {
+                let when = match spelling {
+                    Spelling::Toml => format!("`when = \"{when}\"`"),
+                    Spelling::Rust => format!("`when = {when}`"),
+                };
+                if layers.is_empty() {
+                    return format!(
+                        "`{writer}`, which writes {them}, runs in no layer: its {when} holds in none"
+                    );
+                }
+                let mut groups: Vec<String> = self
+                    .buffers
+                    .iter()
+                    .map(|name| name.split('.').next().unwrap_or(name).to_owned())
+                    .collect();
+                groups.dedup();
+                format!(
+                    "`{writer}`, which writes {them}, does not run in {} ({when}): give {} {} or step `{reader}` the same `when`",
+                    layer_list(layers),
+                    agree(&groups, "group", "groups"),
+                    list(&groups),
+                )
+            }
+        }
+    }
+}
+
 /// Hints that a configuration could define unknown names, at the first of them, where there are
 /// several and none is near to one that exists. For a pool that names no configuration.
 pub fn hint_at_config(errors: &mut [Error]) {
@@ -870,21 +964,10 @@ pub fn hint_at_config(errors: &mut [Error]) {
     }
 }
 
-/// Most names that are told in place of one that is unknown.
-    /// How a dim is written whose value is known only at start-up.
-    fn at_start_up(&self, spelling: Spelling) -> String {
-        let meant = self.hints.iter().find_map(|hint| match hint {
-            Hint::StartUp { dim, nominal } => Some((dim.as_str(), nominal.unwrap_or(8192))),
-            _ => None,
-        });
-        let (dim, nominal) = meant.unwrap_or(("name", 8192));
-        let written = match spelling {
-            Spelling::Toml => format!("{dim} = {{ runtime = {nominal} }}"),
-            Spelling::Rust => format!("{dim}: runtime({nominal})"),
-        };
-        format!("for a size known at start-up write `{written}` among the dims")
-    }
+/// The word that says that a dim is known at start-up.
+const RUNTIME: &str = "runtime";
 
+/// Most names that are told in place of one that is unknown.
 const MOST_KNOWN: usize = 8;
 
 /// All of the names, where they are few and short enough to tell.
@@ -964,9 +1047,6 @@ pub(crate) fn list(names: &[String]) -> String {
 }
 
 /// `layer 3` or `layers 2, 4, 6 to 10`.
-/// The word that says that a dim is known at start-up.
-const RUNTIME: &str = "runtime";
-
 pub fn layer_list(layers: &[usize]) -> String {
     let mut layers = layers.to_vec();
     layers.sort_unstable();
