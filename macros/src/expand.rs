@@ -38,8 +38,9 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
     for error in declaration.errors.iter().chain(shown) {
         messages.extend(message(error, &declaration.places));
     }
-    if let Some(plan) = plan.as_ref().filter(|_| errors.is_empty()) {
-        for found in plan.warnings() {
+    // In a declaration that was read only in part, what seems unused may be used by the rest.
+    if let Some(plan) = plan.as_ref().filter(|_| !in_grammar) {
+        for found in plan.structure.warnings(&declaration.spec) {
             messages.extend(warning(&found, &declaration.places));
         }
     }

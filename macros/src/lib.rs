@@ -95,9 +95,18 @@ use std::path::PathBuf;
 /// # What is generated
 ///
 /// The struct with a device parameter, and beside it a module of the same name in snake case, with
-/// `layout` (the numbers, and assertions on them), `LAYOUT` and `SCHEDULE` (the same as tables), and
-/// the guards `Pass`, `Layer` and one for each step. In use, a pass borrows the pool, a layer the
-/// pass, a step the layer, and views the step.
+/// `layout` (the numbers, and assertions on them), `LAYOUT` and `SCHEDULE` (the same as tables, also
+/// of the struct, to be read or printed), and the guards `Pass`, `Layer` and one for each step. In use, a pass borrows
+/// the pool, a layer the pass, a step the layer, and views the step.
+///
+/// | method | what it does |
+/// | --- | --- |
+/// | `Name::allocate(&device)` | one arena; with a dim known at start-up, `allocate(&device, Dims { … })` |
+/// | `pool.begin(num_tokens)` | one pass of as many rows; without `rows`, `begin()` takes no argument |
+/// | `pool.split()` | in place of `begin` with `ubatches`: the micro-batches, each with `begin` |
+/// | `pass.layer(index)` | one layer; in increasing order |
+/// | `layer.step()` | a step, by its name; an `Option` where it does not run in every layer |
+/// | `step.buffers()`, `step.stream()` | the views of what it writes and reads; the stream it runs on |
 #[proc_macro_attribute]
 pub fn scratch_pool(
     arguments: proc_macro::TokenStream,

@@ -539,7 +539,7 @@ impl Parser {
                 EntryValue::Is(tokens) => match self.list(&entry.word(), tokens) {
                     List::Of(list) => Some(DimValue::List(list.value)),
                     List::InError => None,
-                    List::None => self.expr(tokens, entry.key.span()).map(DimValue::Expr),
+                    List::None => self.dim_expr(tokens, &entry).map(DimValue::Expr),
                 },
                 EntryValue::Typed(tokens) => self.runtime(tokens, &entry),
                 _ => {
@@ -558,6 +558,17 @@ impl Parser {
             });
             self.spec.dims.push(Dim { name, value });
         }
+    }
+
+    /// An expression as the value of a dim.
+    fn dim_expr(&mut self, tokens: &[TokenTree], entry: &Entry) -> Option<Expr> {
+        let found = self.expr(tokens, entry.key.span());
+        if found.is_none() {
+            let text: String = tokens.iter().map(ToString::to_string).collect();
+            let error = self.errors.pop().map(|error| error.in_dim(&entry.word(), &text));
+            self.errors.extend(error);
+        }
+        found
     }
 
     /// `runtime` or `runtime(8192)`.

@@ -27,6 +27,12 @@ impl BitMatrix {
         self.bits.get_mut(row * self.words..(row + 1) * self.words).unwrap_or(&mut [])
     }
 
+    /// How many bits are 1.
+    pub(crate) fn count(&self) -> usize {
+        // No word has more ones than a `u32` counts.
+        self.bits.iter().map(|word| usize::try_from(word.count_ones()).unwrap_or(0)).sum()
+    }
+
     pub(crate) fn get(&self, row: usize, column: usize) -> bool {
         get(self.row(row), column)
     }

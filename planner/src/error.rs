@@ -145,6 +145,38 @@ pub struct Conflict {
     pub mend: Option<Mend>,
 }
 
+/// Buffers that nothing has written when they are read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// The buffers.
+    pub buffers: Vec<String>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why nothing has written a buffer when it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No step writes it.
+    NoWriter,
+    /// A step writes it in the same layer, but is listed after the reader.
+    ListedLater {
+        /// That step.
+        writer: String,
+        /// The layer.
+        layer: usize,
+    },
+    /// The step that writes it does not run there.
+    NotRun {
+        /// That step.
+        writer: String,
+        /// Its `when`.
+        when: String,
+        /// The layers of the reads in which it does not run; empty where it runs in none at all.
+        layers: Vec<usize>,
+    },
+}
+
 /// The two spellings of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
@@ -161,6 +193,10 @@ pub struct Mend {
     pub waiter: String,
     /// What it would wait for, as written in `after`.
     pub after: String,
+    /// How many errors it would mend, this one included.
+    pub mends: usize,
+    /// How many errors there are.
+    pub of: usize,
 }
 
 /// What is wrong, with its numbers.
@@ -360,8 +396,8 @@ pub enum Fault {
         read: Box<AccessAt>,
         /// The layers in which it happens.
         layers: Vec<usize>,
-        /// A step that writes the buffers, where there is one.
-        writer: Option<String>,
+        /// Why nothing has written them, each cause once.
+        causes: Vec<Unwritten>,
     },
     /// Two accesses of one live range in no order.
     Race(Box<Conflict>),
@@ -398,6 +434,13 @@ pub enum Hint {
     AtTop,
     /// It was given on the command line, as this argument.
     Argument(String),
+    /// It is the value of a dim that was meant to be known at start-up.
+    StartUp {
+        /// The dim.
+        dim: String,
+        /// Its typical value, where one stands there.
+        nominal: Option<i64>,
+    },
 }
 
 /// A fault and its place.
@@ -431,6 +474,23 @@ impl Error {
     pub fn with(mut self, hint: Hint) -> Self {
         self.hints.push(hint);
         self
+    }
+
+    /// The error as one in the value of a dim, of which `text` is what was written.
+    #[must_use]
+    pub fn in_dim(self, dim: &str, text: &str) -> Self {
+        let is_runtime = match &self.fault {
+            Fault::UnknownName { name, .. }
+            | Fault::Expression { problem: Problem::UnknownFunction(name), .. } => name == RUNTIME,
+            _ => false,
+        };
+        if !is_runtime {
+            return self;
+        }
+        let text: String = text.split_whitespace().collect();
+        let inner = text.strip_prefix("runtime(").and_then(|rest| rest.strip_suffix(')'));
+        let nominal = inner.and_then(|inner| inner.replace('_', "").parse().ok());
+        self.with(Hint::StartUp { dim: dim.to_owned(), nominal })
     }
 
     /// A name that is not among those `known`, with the nearest of them or, where none is near and
@@ -534,7 +594,7 @@ impl Error {
                 format!("dim `{dim}` is {value}; a size must be at least 1")
             }
             Fault::AttributeInShape { name } => {
-                format!("`{name}` is an attribute of the layers, and a shape is the same in all")
+                format!("`{name}` is a layer attribute, and a shape is the same in all layers")
             }
             Fault::Size { buffer } => format!("`{buffer}` takes more than 2^63 - 1 bytes"),
             Fault::TotalSize => "the buffers together take more than 2^63 - 1 bytes".into(),
@@ -551,11 +611,13 @@ impl Error {
                 format!("a pool has 1 to {MOST_LAYERS} layers, found {count}")
             }
             Fault::ShortColumn { column, entries, count } => {
-                format!("column `{column}` has {entries} entries for {count} layers")
+                format!("layer attribute `{column}` has {entries} entries for {count} layers")
             }
-            Fault::NotAList { name } => format!("`{name}` is an integer; a column needs a list"),
+            Fault::NotAList { name } => {
+                format!("`{name}` is an integer; a layer attribute needs a list")
+            }
             Fault::ColumnType { column, found } => format!(
-                "column `{column}` must be a list of integers or the name of one, found {found}"
+                "layer attribute `{column}` must be a list of integers or the name of one, found {found}"
             ),
             Fault::TooManyNodes { nodes, most } => format!(
                 "one pass has {nodes} nodes (a node is a step in a layer); the prover takes {most}"
@@ -714,12 +776,11 @@ impl Error {
     /// How to mend it, in the words of one of the two spellings.
     pub fn help_in(&self, spelling: Spelling) -> Option<String> {
         match &self.fault {
-            Fault::UnknownName { kind: NameKind::Value, name, .. } if name == "runtime" => {
-                let written = match spelling {
-                    Spelling::Toml => "{ runtime = 8192 }",
-                    Spelling::Rust => "name: runtime(8192)",
-                };
-                Some(format!("for a size known at start-up write `{written}`"))
+            Fault::UnknownName { kind: NameKind::Value, name, .. }
+            | Fault::Expression { problem: Problem::UnknownFunction(name), .. }
+                if name == RUNTIME =>
+            {
+                Some(self.at_start_up(spelling))
             }
             Fault::UnknownKey { key, .. } if self.hints.contains(&Hint::AtTop) => {
                 Some(format!("`{key}` stands at the top of the spec, before all tables"))
@@ -778,29 +839,50 @@ impl Error {
             Fault::Order { .. } => Some(
                 "list the step it waits for first, or write `prev.` before its name to wait for an earlier layer".into(),
             ),
-            Fault::ReadBeforeWrite { writer, buffers, .. } => {
-                let them = agree(buffers, "it", "them");
-                Some(match writer {
-                    Some(writer) => format!(
-                        "a value read before `{writer}` in the same layer is carried from an earlier layer, and the first layer of the first pass has none: write {them} there first, or list the reader after `{writer}`"
-                    ),
-                    None => format!(
-                        "no step writes {them}: add {them} to the `writes` of the step that fills {them}"
-                    ),
-                })
+            Fault::ReadBeforeWrite { causes, read, .. } => {
+                let parts = causes.iter().map(|unwritten| {
+                    let help = unwritten.help(&read.step, spelling);
+                    // With one cause there is no doubt what "it" is.
+                    if causes.len() == 1 {
+                        help
+                    } else {
+                        format!("{}: {help}", list(&unwritten.buffers))
+                    }
+                });
+                Some(parts.collect::<Vec<_>>().join("; "))
             }
             Fault::Race(conflict)
             | Fault::Reuse(conflict)
             | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
-                let Mend { after, waiter } = mend;
+                let Mend { after, waiter, mends, of } = mend;
                 let after = match spelling {
                     Spelling::Toml => format!("after = [\"{after}\"]"),
                     Spelling::Rust => format!("after({after})"),
                 };
-                format!("it would hold with `{after}` on step `{waiter}`")
+                let added = format!("`{after}` on step `{waiter}`");
+                match (mends, of) {
+                    (2, 2) => format!("{added} would mend both errors"),
+                    (2.., _) if mends == of => format!("{added} would mend all {of} errors"),
+                    (2.., _) => format!("{added} would mend this error and {} more", mends - 1),
+                    _ => format!("it would hold with {added}"),
+                }
             }),
             _ => None,
         }
+    }
+
+    /// How a dim is written whose value is known only at start-up.
+    fn at_start_up(&self, spelling: Spelling) -> String {
+        let meant = self.hints.iter().find_map(|hint| match hint {
+            Hint::StartUp { dim, nominal } => Some((dim.as_str(), nominal.unwrap_or(8192))),
+            _ => None,
+        });
+        let (dim, nominal) = meant.unwrap_or(("name", 8192));
+        let written = match spelling {
+            Spelling::Toml => format!("{dim} = {{ runtime = {nominal} }}"),
+            Spelling::Rust => format!("{dim}: runtime({nominal})"),
+        };
+        format!("for a size known at start-up write `{written}` among the dims")
     }
 
     /// What could stand in place of an unknown name or key, or define it.
@@ -828,6 +910,44 @@ impl Error {
     }
 }
 
+impl Unwritten {
+    /// What would give the buffers a value before `reader` reads them.
+    fn help(&self, reader: &str, spelling: Spelling) -> String {
+        let them = agree(&self.buffers, "it", "them");
+        match &self.cause {
+            Cause::NoWriter => format!(
+                "no step writes {them}: add {them} to the `writes` of the step that fills {them}"
+            ),
+            Cause::ListedLater { writer, layer } => format!(
+                "a value read before `{writer}` in the same layer is carried from an earlier layer, and layer {layer} of the first pass has none: list `{reader}` after `{writer}`, or write {them} earlier"
+            ),
+            Cause::NotRun { writer, when, layers } => {
+                let when = match spelling {
+                    Spelling::Toml => format!("`when = \"{when}\"`"),
+                    Spelling::Rust => format!("`when = {when}`"),
+                };
+                if layers.is_empty() {
+                    return format!(
+                        "`{writer}`, which writes {them}, runs in no layer: its {when} holds in none"
+                    );
+                }
+                let mut groups: Vec<String> = self
+                    .buffers
+                    .iter()
+                    .map(|name| name.split('.').next().unwrap_or(name).to_owned())
+                    .collect();
+                groups.dedup();
+                format!(
+                    "`{writer}`, which writes {them}, does not run in {} ({when}): give {} {} or step `{reader}` the same `when`",
+                    layer_list(layers),
+                    agree(&groups, "group", "groups"),
+                    list(&groups),
+                )
+            }
+        }
+    }
+}
+
 /// Hints that a configuration could define unknown names, at the first of them, where there are
 /// several and none is near to one that exists. For a pool that names no configuration.
 pub fn hint_at_config(errors: &mut [Error]) {
@@ -835,7 +955,7 @@ pub fn hint_at_config(errors: &mut [Error]) {
         let Fault::UnknownName { kind, name, nearest: None } = &error.fault else { return false };
         let other = |hint: &Hint| matches!(hint, Hint::OfLayers | Hint::Ignored(_));
         matches!(kind, NameKind::Value | NameKind::List)
-            && name != "runtime"
+            && name != RUNTIME
             && !error.hints.iter().any(other)
     };
     let mut unknown = errors.iter_mut().filter(far);
@@ -843,6 +963,9 @@ pub fn hint_at_config(errors: &mut [Error]) {
         first.hints.push(Hint::NoConfig);
     }
 }
+
+/// The word that says that a dim is known at start-up.
+const RUNTIME: &str = "runtime";
 
 /// Most names that are told in place of one that is unknown.
 const MOST_KNOWN: usize = 8;

@@ -5,10 +5,12 @@
 //! first accesses of the other. A counterexample is an order of execution, three accesses long,
 //! that the schedule allows and that destroys a value, with what the intruding step does come after.
 
-use crate::error::{AccessAt, Conflict, Mend};
+use crate::error::{AccessAt, Cause, Conflict, Unwritten};
 use crate::live::{LiveRange, Liveness};
+use crate::mend::{Open, What};
 use crate::schedule::{Edge, EdgeKind, Order, Schedule, path};
-use crate::structure::{After, Structure};
+use crate::spec::Spec;
+use crate::structure::{Step, Structure};
 
 /// Everything known about a schedule.
 pub(crate) struct Facts<'f> {
@@ -318,38 +320,63 @@ impl Facts<'_> {
         }
     }
 
-    /// A single `after` that makes `holds` true, preferring one near the conflict.
-    ///
-    /// More order never makes a schedule wrong, so only the aim has to be checked.
-    pub(crate) fn mend(&self, conflict: &Conflict, holds: &dyn Fn(&Order) -> bool) -> Option<Mend> {
+    /// A conflict to look for a mend of.
+    pub(crate) fn open(&self, conflict: &Conflict, what: What) -> Option<Open> {
         let position = |name: &str| self.structure.steps.iter().position(|s| s.name == name);
-        let (early, late) = (position(&conflict.first.step)?, position(&conflict.second.step)?);
-        let steps = self.structure.steps.len();
-        let after = |prev, step| After { prev, step, span: crate::spec::Span::default() };
-        let mut candidates: Vec<(usize, After)> = Vec::new();
-        // The conflicting pair itself, then a join downstream of the one (best one that joins
-        // already), then what the other could wait for instead, then earlier layers.
-        if early < late {
-            candidates.push((late, after(false, early)));
+        let steps = (position(&conflict.first.step)?, position(&conflict.second.step)?);
+        Some(Open { steps, what })
+    }
+
+    /// Why nothing has written the buffers of these reads (buffer and node, in the order issued).
+    pub(crate) fn unwritten(&self, spec: &Spec, reads: &[(usize, usize)]) -> Vec<Unwritten> {
+        let mut causes: Vec<(Cause, Vec<usize>)> = Vec::new();
+        let mut buffers: Vec<usize> = reads.iter().map(|(buffer, _)| *buffer).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        for buffer in buffers {
+            let layers = reads.iter().filter(|(each, _)| *each == buffer);
+            let layers: Vec<usize> = layers.map(|(_, node)| self.layer(*node)).collect();
+            let cause = self.cause(spec, buffer, &layers);
+            match causes.iter_mut().find(|(known, _)| *known == cause) {
+                Some((_, buffers)) => buffers.push(buffer),
+                None => causes.push((cause, vec![buffer])),
+            }
         }
-        let mut joins: Vec<usize> = (early + 1..steps).collect();
-        joins
-            .sort_by_key(|step| self.structure.steps.get(*step).is_none_or(|s| s.after.is_empty()));
-        candidates.extend(joins.into_iter().map(|join| (join, after(false, early))));
-        candidates.extend((0..late).map(|source| (late, after(false, source))));
-        candidates.push((late, after(true, early)));
-        candidates.extend((0..steps).map(|source| (late, after(true, source))));
-        candidates.dedup();
-        candidates.into_iter().find_map(|(waiter, added)| {
-            let schedule = Schedule::with_extra(self.structure, Some((waiter, added)));
-            holds(&Order::new(&schedule)).then(|| {
-                let name = |step: usize| {
-                    self.structure.steps.get(step).map(|s| s.name.clone()).unwrap_or_default()
-                };
-                let prefix = if added.prev { "prev." } else { "" };
-                Mend { waiter: name(waiter), after: format!("{prefix}{}", name(added.step)) }
+        let named = |buffers: Vec<usize>| {
+            buffers.into_iter().map(|buffer| self.buffer_name(buffer).to_owned()).collect()
+        };
+        causes
+            .into_iter()
+            .map(|(cause, buffers)| Unwritten { buffers: named(buffers), cause })
+            .collect()
+    }
+
+    /// Why nothing has written `buffer` when it is read in the first of `layers`, and in the rest.
+    fn cause(&self, spec: &Spec, buffer: usize, layers: &[usize]) -> Cause {
+        let writers = || {
+            self.structure.steps.iter().zip(&spec.steps).filter(|(step, _)| {
+                step.accesses.iter().any(|access| access.buffer == buffer && access.write)
             })
-        })
+        };
+        let runs = |step: &Step, layer: usize| step.runs.get(layer) == Some(&true);
+        let layer = layers.first().copied().unwrap_or(0);
+        // The buffer exists in the layer, so a writer that runs there would have written it.
+        if let Some((later, _)) = writers().find(|(step, _)| runs(step, layer)) {
+            return Cause::ListedLater { writer: later.name.clone(), layer };
+        }
+        // One that runs somewhere is nearer to what was meant than one that never does.
+        let Some((writer, declared)) =
+            writers().find(|(step, _)| step.runs.contains(&true)).or_else(|| writers().next())
+        else {
+            return Cause::NoWriter;
+        };
+        let never = !writer.runs.contains(&true);
+        let absent = layers.iter().copied().filter(|layer| !never && !runs(writer, *layer));
+        Cause::NotRun {
+            writer: writer.name.clone(),
+            when: declared.when.as_ref().map(ToString::to_string).unwrap_or_default(),
+            layers: absent.collect(),
+        }
     }
 
     /// Why two buffers that do not interfere may share bytes.

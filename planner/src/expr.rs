@@ -251,7 +251,7 @@ impl Expr {
     }
 
     /// Calls `visit` with each name in the expression and its place, whether evaluated or not.
-    pub fn names(&self, visit: &mut dyn FnMut(&str, Span)) {
+    pub fn names<'e>(&'e self, visit: &mut dyn FnMut(&'e str, Span)) {
         match &self.kind {
             Kind::Int(_) => {}
             Kind::Name(name) => visit(name, self.span),

@@ -61,6 +61,7 @@ mod json;
 pub mod layout;
 pub mod lint;
 pub mod live;
+mod mend;
 mod names;
 pub mod packing;
 pub mod place;

@@ -157,7 +157,7 @@ impl Names {
                     Ok(value) => Some(Value::Int(value)),
                     Err(NoValue::Poisoned) => None,
                     Err(NoValue::Error(error)) => {
-                        errors.push(*error);
+                        errors.push(error.in_dim(&dim.name.value, &expr.to_string()));
                         None
                     }
                 };

@@ -5,19 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Conflict, Error, Fault};
+use crate::error::{Conflict, Error, Fault, Mend};
 use crate::explain::{Facts, Proof};
 use crate::layout::{Layout, LayoutError, total_with};
 use crate::live::Liveness;
+use crate::mend::{Open, What, mends};
 use crate::names::Names;
 use crate::schedule::{Order, Schedule};
 use crate::sizes::Sizes;
 use crate::spec::Spec;
 use crate::structure::Structure;
 use crate::sync::{self, StepPlan, WaitReport};
-
-/// Conflicts for which a mend is searched; further ones are reported without.
-const MENDS: usize = 12;
 
 /// A proved and packed pool.
 #[derive(Clone, Debug)]
@@ -76,8 +74,11 @@ pub fn analyze(spec: &Spec) -> (Option<Plan>, Vec<Error>) {
         },
     };
     let facts = Facts { structure: &structure, schedule: &schedule, order: &order, live: &live };
-    schedule_errors(&facts, &mut errors);
-    exclusive_errors(&facts, &interference, layout.as_ref(), &mut errors);
+    unwritten_errors(&facts, spec, &mut errors);
+    let mut open: Vec<(usize, Open)> = Vec::new();
+    schedule_errors(&facts, &mut errors, &mut open);
+    exclusive_errors(&facts, &interference, layout.as_ref(), &mut errors, &mut open);
+    offer_mends(&facts, open, &mut errors);
     let plan = sizes.zip(layout).map(|(sizes, layout)| Plan {
         structure: structure.clone(),
         sizes,
@@ -155,7 +156,8 @@ impl Explainer<'_> {
         }
         let facts = self.facts();
         let mut conflict = facts.counterexample(a, b)?;
-        conflict.mend = facts.mend(&conflict, &|order| !self.live.interfere(order, a, b));
+        let open = facts.open(&conflict, What::Interference(vec![(a, b)]))?;
+        conflict.mend = mends(&facts, &[open]).pop().flatten();
         Some(conflict)
     }
 
@@ -204,9 +206,10 @@ fn interference(structure: &Structure, live: &Liveness, order: &Order) -> Vec<(u
 type Found = (usize, usize, usize);
 type Find = fn(&Liveness, &Order) -> Vec<Found>;
 type MakeFault = fn(Box<Conflict>) -> Fault;
+type MakeWhat = fn(Vec<usize>) -> What;
 
-/// The three errors that a schedule can have by itself, one for each pair of steps.
-fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
+/// Reads of what nothing has written, one error for each step.
+fn unwritten_errors(facts: &Facts<'_>, spec: &Spec, errors: &mut Vec<Error>) {
     let nodes = &facts.schedule.nodes;
     let step_of = |node: usize| nodes.get(node).map_or(0, |node| node.step);
     let mut reads: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
@@ -214,32 +217,31 @@ fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
         reads.entry(step_of(*node)).or_default().push((*buffer, *node));
     }
     for found in reads.values() {
-        let Some((buffer, node)) = found.first() else { continue };
+        let Some((_, node)) = found.first() else { continue };
         let read = facts.access(*node, false, 0);
         let mut buffers: Vec<usize> = found.iter().map(|(buffer, _)| *buffer).collect();
-        buffers.dedup();
         buffers.sort_unstable();
         buffers.dedup();
-        let writer = facts.structure.steps.iter().find(|step| {
-            step.accesses.iter().any(|access| access.buffer == *buffer && access.write)
-        });
         let layers = found.iter().filter_map(|(_, node)| nodes.get(*node)).map(|n| n.layer);
         let span = read.span;
         let fault = Fault::ReadBeforeWrite {
             buffers: buffers.iter().map(|b| facts.buffer_name(*b).to_owned()).collect(),
             read: Box::new(read),
             layers: layers.collect(),
-            writer: writer.map(|step| step.name.clone()),
+            causes: facts.unwritten(spec, found),
         };
         errors.push(Error::new(fault, span));
     }
-    let mut mends = MENDS;
-    let same_steps = |pairs: Vec<Found>, buffers: &[usize], key: (usize, usize)| {
-        pairs.iter().any(|(b, x, y)| buffers.contains(b) && (step_of(*x), step_of(*y)) == key)
-    };
-    let kinds: [(Find, MakeFault); 2] =
-        [(Liveness::races, Fault::Race), (Liveness::reuses, Fault::Reuse)];
-    for (find, fault) in kinds {
+}
+
+/// The races and the reuses, one error for each pair of steps; `open` gets each with its index
+/// among the errors.
+fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>, open: &mut Vec<(usize, Open)>) {
+    let nodes = &facts.schedule.nodes;
+    let step_of = |node: usize| nodes.get(node).map_or(0, |node| node.step);
+    let kinds: [(Find, MakeFault, MakeWhat); 2] =
+        [(Liveness::races, Fault::Race, What::Race), (Liveness::reuses, Fault::Reuse, What::Reuse)];
+    for (find, fault, what) in kinds {
         let mut grouped: BTreeMap<(usize, usize), Vec<Found>> = BTreeMap::new();
         for found in find(facts.live, facts.order) {
             grouped.entry((step_of(found.1), step_of(found.2))).or_default().push(found);
@@ -259,11 +261,7 @@ fn schedule_errors(facts: &Facts<'_>, errors: &mut Vec<Error>) {
             conflict.layers = found.iter().map(|(_, x, y)| (layer(*x), layer(*y))).collect();
             conflict.layers.sort_unstable();
             conflict.layers.dedup();
-            if mends > 0 {
-                mends -= 1;
-                conflict.mend = facts
-                    .mend(&conflict, &|order| !same_steps(find(facts.live, order), &buffers, key));
-            }
+            open.push((errors.len(), Open { steps: key, what: what(buffers) }));
             let span = conflict.second.span;
             errors.push(Error::new(fault(Box::new(conflict)), span));
         }
@@ -275,9 +273,9 @@ fn exclusive_errors(
     interference: &[(usize, usize)],
     layout: Option<&Layout>,
     errors: &mut Vec<Error>,
+    open: &mut Vec<(usize, Open)>,
 ) {
     let structure = facts.structure;
-    let mut mends = MENDS;
     for (position, (b, span_b)) in structure.exclusive.iter().enumerate() {
         for (a, span_a) in structure.exclusive.iter().take(position) {
             let (Some(group_a), Some(group_b)) =
@@ -297,13 +295,9 @@ fn exclusive_errors(
                 .iter()
                 .filter_map(|(x, y)| facts.counterexample(*x, *y))
                 .min_by_key(|conflict| (conflict.trace.len() < 3, conflict.second.pass));
-            let Some(mut conflict) = clearest else { continue };
-            if mends > 0 {
-                mends -= 1;
-                conflict.mend = facts.mend(&conflict, &|order| {
-                    !colliding.iter().any(|(x, y)| facts.live.interfere(order, *x, *y))
-                });
-            }
+            let Some(conflict) = clearest else { continue };
+            let what = What::Interference(colliding.clone());
+            open.extend(facts.open(&conflict, what).map(|open| (errors.len(), open)));
             let bytes = layout.and_then(|layout| {
                 let overlaid: Vec<(usize, usize)> =
                     interference.iter().copied().filter(|pair| !across(pair)).collect();
@@ -325,6 +319,21 @@ fn exclusive_errors(
                 bytes,
             };
             errors.push(Error::new(fault, span_a.join(*span_b)));
+        }
+    }
+}
+
+/// Tells each conflict among the errors what would mend it.
+fn offer_mends(facts: &Facts<'_>, open: Vec<(usize, Open)>, errors: &mut [Error]) {
+    let (positions, open): (Vec<usize>, Vec<Open>) = open.into_iter().unzip();
+    let of = errors.len();
+    for (position, found) in positions.into_iter().zip(mends(facts, &open)) {
+        let Some(error) = errors.get_mut(position) else { continue };
+        if let Fault::Race(conflict)
+        | Fault::Reuse(conflict)
+        | Fault::NotExclusive { conflict, .. } = &mut error.fault
+        {
+            conflict.mend = found.map(|mend| Mend { of, ..mend });
         }
     }
 }

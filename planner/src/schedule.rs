@@ -177,6 +177,11 @@ impl Order {
         self.before.get(b, a)
     }
 
+    /// How many pairs of nodes are in order.
+    pub(crate) fn pairs(&self) -> usize {
+        self.before.count()
+    }
+
     /// The nodes that `node` comes after, as bits.
     pub(crate) fn history(&self, node: usize) -> &[u64] {
         self.before.row(node)

@@ -339,7 +339,14 @@ impl<'t> Reader<'t> {
                 let nominal = self.integer("runtime", node)?;
                 Some(DimValue::Runtime { nominal: nominal.value, span: nominal.span })
             }
-            _ => self.expr(key, expected, node).map(DimValue::Expr),
+            _ => {
+                let found = self.expr(key, expected, node).map(DimValue::Expr);
+                if let (None, DeValue::String(text)) = (&found, node.get_ref()) {
+                    let error = self.errors.pop().map(|error| error.in_dim(key, text));
+                    self.errors.extend(error);
+                }
+                found
+            }
         }
     }
 
@@ -973,11 +980,11 @@ mod tests {
             // Layers.
             (
                 "layers.ratio = 4",
-                "layers: column `ratio` must be a list of integers or the name of one, found an integer @ 4",
+                "layers: layer attribute `ratio` must be a list of integers or the name of one, found an integer @ 4",
             ),
             (
                 "layers.ratio = [4, '4']",
-                "layers: column `ratio` must be a list of integers or the name of one, found a list with a string @ '4'",
+                "layers: layer attribute `ratio` must be a list of integers or the name of one, found a list with a string @ '4'",
             ),
             (
                 "layers.count = [4]",

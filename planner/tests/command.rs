@@ -163,6 +163,66 @@ fn errors_are_drawn_on_standard_error() {
 }
 
 #[test]
+fn a_step_that_runs_in_no_layer_is_warned_of_beside_the_error_that_it_causes() {
+    let spec = br#"
+        pool.name = "Never"
+        layers.ratio = [0, 4]
+        step = [
+            { name = "topk_map", when = "ratio == 5", writes = ["topk"] },
+            { name = "attend", reads = ["topk"] },
+        ]
+        group = [{ name = "topk", when = "ratio == 4", buffer = [{ name = "x", dtype = "u8", shape = [16] }] }]
+    "#;
+    let output = run_with_input(&["plan", "-"], spec);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
+    let warning = first_line(&output.stderr);
+    assert!(warning.starts_with("warning: ") && warning.contains(":5:"), "{warning}");
+    assert!(warning.ends_with(": step `topk_map` runs in no layer"), "{warning}");
+    assert!(text(&output.stderr).contains("error[read_before_write]"));
+    let output = run_with_input(&["plan", "-", "--format", "json"], spec);
+    assert_eq!(text(&output.stderr), "");
+    let errors = &json(&output)["errors"];
+    assert_eq!(errors.as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        errors[0]["help"],
+        "`topk_map`, which writes it, runs in no layer: its `when = \"ratio == 5\"` holds in none"
+    );
+}
+
+#[test]
+fn what_none_reads_or_uses_is_warned_of_unless_a_step_may_need_it_alone() {
+    let spec = |reads: &str, writes: &str| {
+        format!(
+            r#"
+            pool.name = "Quiet"
+            dims = {{ n = 16, unused = "n" }}
+            step = [
+                {{ name = "make", writes = ["g", "workspace"], reads = [{writes}] }},
+                {{ name = "take", reads = [{reads}] }},
+            ]
+            [[group]]
+            name = "g"
+            buffer = [{{ name = "a", dtype = "u8", shape = ["n"] }}, {{ name = "b", dtype = "u8", shape = ["n"] }}]
+            [[group]]
+            name = "workspace"
+            buffer = [{{ name = "w", dtype = "u8", shape = ["n"] }}]
+            "#
+        )
+    };
+    let warnings = |spec: &str| {
+        let output = run_with_input(&["plan", "-"], spec.as_bytes());
+        assert_eq!(output.status.code(), Some(0));
+        let lines = text(&output.stderr).lines().filter_map(|line| line.splitn(5, ':').nth(4));
+        lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let dim = "nothing uses dim `unused`";
+    let buffer = "no step reads `g.b`, though `take` reads others of its group; if its writer does, list it in the `reads` there, too";
+    assert_eq!(warnings(&spec("\"g.a\"", "")), [dim, buffer]);
+    assert_eq!(warnings(&spec("\"g.a\"", "\"g.b\"")), [dim]);
+    assert_eq!(warnings(&spec("\"g\"", "")), [dim]);
+}
+
+#[test]
 fn errors_as_json_go_to_standard_output() {
     let output = run(&["plan", "refused.toml", "--format", "json"]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), ""));

@@ -22,13 +22,16 @@ pub enum Error {
     /// `begin` was asked for more rows than the pool was planned for.
     #[error(
         "a pass of {asked} rows was begun on a pool planned for at most {max}; split the batch, \
-         or declare a larger maximum"
+         or {}",
+        larger(*dim)
     )]
     TooManyRows {
         /// Rows asked for.
         asked: usize,
         /// Rows planned for.
         max: usize,
+        /// The dim that sets the most rows, where it is given at start-up.
+        dim: Option<&'static str>,
     },
     /// A layer was asked for that the schedule does not have.
     #[error("layer {layer} was asked for; the schedule has {layers} layers, counted from 0")]
@@ -159,6 +162,14 @@ pub enum Error {
     /// A failure that the device reports.
     #[error("the device failed: {0}")]
     Device(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+/// How a pool gets more rows.
+fn larger(dim: Option<&'static str>) -> String {
+    dim.map_or_else(
+        || "declare a larger maximum".to_owned(),
+        |dim| format!("allocate with a larger `{dim}`"),
+    )
 }
 
 impl Error {

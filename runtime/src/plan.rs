@@ -25,6 +25,9 @@ pub unsafe trait Plan: 'static {
     /// How many buffers there are.
     const BUFFERS: usize;
 
+    /// The dim that [`max_rows`](Self::max_rows) is, where it is given at start-up, for messages.
+    const ROWS: Option<&'static str> = None;
+
     /// The most rows that a pass may have.
     fn max_rows(&self) -> usize;
 

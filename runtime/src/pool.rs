@@ -265,7 +265,7 @@ impl<'u, D: Device, P: Plan> PassCore<'u, D, P> {
         cursor.finish_pass();
         cursor.report()?;
         let lost = cursor.state.walk.is_lost();
-        cursor.walker().begin(rows, max)?;
+        cursor.walker().begin(rows, max, P::ROWS)?;
         if let Some(watch) = cursor.state.watch.as_deref_mut().filter(|_| lost) {
             watch.forget();
         }

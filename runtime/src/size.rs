@@ -13,6 +13,16 @@ use scratchpool_planner::place::{LARGEST, align_up as round_up, place};
 /// A size at which a buffer is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
+    /// A dim below 1 that is an extent itself, or one beyond 63 bits.
+    #[error("dim `{dim}` is {value}; as an extent of `{buffer}` it must be 1 to 2^63 - 1")]
+    Dim {
+        /// The dim.
+        dim: &'static str,
+        /// Its value.
+        value: usize,
+        /// The first buffer of which it is an extent.
+        buffer: &'static str,
+    },
     /// An extent that is no whole number of at least 1.
     #[error(
         "with these dims an extent of `{buffer}` is not a whole number of at least 1; check the \
@@ -148,6 +158,22 @@ pub const fn not(value: Value) -> Value {
     match value {
         Some(value) => Some((value == 0) as i64),
         None => None,
+    }
+}
+
+/// A dim given by the caller that is an extent of `buffer`.
+///
+/// # Errors
+///
+/// Below 1, or beyond 63 bits.
+pub const fn whole(
+    name: &'static str,
+    value: usize,
+    buffer: &'static str,
+) -> Result<(), SizeError> {
+    match dim(value) {
+        Some(1..) => Ok(()),
+        _ => Err(SizeError::Dim { dim: name, value, buffer }),
     }
 }
 

@@ -215,10 +215,15 @@ pub(crate) struct Ready<'l, D: Device> {
 
 #[expect(clippy::inline_always, reason = "measured: a tenth of a layer's host time")]
 impl<'l, D: Device> Walker<'l, '_, D> {
-    /// Begins a pass.
-    pub(crate) fn begin(&mut self, rows: usize, max: usize) -> Result<(), Error> {
+    /// Begins a pass of at most `max` rows, a number that `dim` sets where it is given at start-up.
+    pub(crate) fn begin(
+        &mut self,
+        rows: usize,
+        max: usize,
+        dim: Option<&'static str>,
+    ) -> Result<(), Error> {
         if rows > max {
-            return Err(Error::TooManyRows { asked: rows, max });
+            return Err(Error::TooManyRows { asked: rows, max, dim });
         }
         self.finish_pass();
         if let Some(error) = self.walk.late.take() {

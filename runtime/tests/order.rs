@@ -265,7 +265,7 @@ fn rows_up_to_the_maximum_are_taken_and_more_are_refused_without_a_trace() {
     }
     recorder.take();
     let refused = pool.begin(8193).unwrap_err();
-    assert!(matches!(refused, Error::TooManyRows { asked: 8193, max: 8192 }));
+    assert!(matches!(refused, Error::TooManyRows { asked: 8193, max: 8192, dim: None }));
     assert_eq!(recorder.take(), [""; 0]);
 }
 

@@ -34,11 +34,43 @@ fn the_memory_report_is_known_before_allocation_and_holds_after_it() {
 }
 
 #[test]
+fn layout_and_schedule_are_printed_from_their_tables() {
+    let layout = EagerScratch::LAYOUT.to_string();
+    let lines: Vec<&str> = layout.lines().collect();
+    assert_eq!(
+        lines[0],
+        "EagerScratch: an arena of 574619648 bytes, aligned to 256; apart 608206848, 33587200 saved; no smaller arena exists"
+    );
+    assert_eq!(lines.len(), 2 + EagerScratch::LAYOUT.buffers.len());
+    let schedule = EagerScratch::SCHEDULE.to_string();
+    let (_, compressed) = schedule.split_once("layers 3 to 41 (every other)\n").unwrap();
+    assert_eq!(
+        compressed,
+        "  fork         main\n  compress     aux1  after fork\n  q_proj       main\n  join         main  after compress\n  attention    main\n"
+    );
+}
+
+#[test]
 fn dims_given_at_start_up_are_checked() {
     let host = Host::in_order();
+    let mut pool = Relay::allocate(&host, relay_pool::Dims { max_rows: 8 }).unwrap();
+    let [mut first, _] = pool.split();
+    assert_eq!(
+        first.begin(9).err().unwrap().to_string(),
+        "a pass of 9 rows was begun on a pool planned for at most 8; split the batch, or allocate with a larger `max_rows`"
+    );
+    let refused = |max_rows| Relay::allocate(&host, relay_pool::Dims { max_rows }).err().unwrap();
+    assert_eq!(
+        refused(0).to_string(),
+        "dim `max_rows` is 0; as an extent of `x.x` it must be 1 to 2^63 - 1"
+    );
     assert!(matches!(
-        Relay::allocate(&host, relay_pool::Dims { max_rows: 0 }),
-        Err(Error::Size(scratchpool::SizeError::Extent { buffer: "x.x" }))
+        refused(usize::MAX),
+        Error::Size(scratchpool::SizeError::Dim {
+            dim: "max_rows",
+            value: usize::MAX,
+            buffer: "x.x"
+        })
     ));
     assert!(matches!(
         Relay::allocate(&host, relay_pool::Dims { max_rows: usize::MAX / 8 }),

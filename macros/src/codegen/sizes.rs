@@ -291,18 +291,26 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         }
     });
     let rows = context.declaration.spec.rows.as_ref().map(|rows| rows.value.clone());
-    let max_rows = match rows {
-        Some(rows) if dims.iter().any(|dim| crate::parse::unraw(dim) == rows) => {
-            let rows = identifier(&rows, Span::call_site());
+    let is_given = |rows: &&String| dims.iter().any(|dim| crate::parse::unraw(dim) == **rows);
+    let rows_dim = rows.as_ref().filter(is_given);
+    let max_rows = match (rows_dim, &rows) {
+        (Some(rows), _) => {
+            let rows = identifier(rows, Span::call_site());
             quote!(self.dims.#rows)
         }
-        Some(_) => {
+        (None, Some(_)) => {
             let value = context.plan.and_then(|plan| plan.sizes.rows.as_ref()).map_or(1, |r| r.1);
             let value = number(value);
             quote!(#value)
         }
-        None => quote!(1),
+        (None, None) => quote!(1),
     };
+    let most_rows = rows_dim.map(|rows| {
+        quote! {
+            const ROWS: ::core::option::Option<&'static ::core::primitive::str> =
+                ::core::option::Option::Some(#rows);
+        }
+    });
     let tensor_bytes = tensor_bytes(context);
     let rows = rows_argument(context);
     let describe = describe(context, &|buffer| {
@@ -387,6 +395,7 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
         unsafe impl #krate::generated::Plan for Plan {
             const SCHEDULE: &'static #krate::tables::ScheduleTable = &SCHEDULE;
             const BUFFERS: #usize = #buffers;
+            #most_rows
 
             fn max_rows(&self) -> #usize {
                 #max_rows
@@ -426,6 +435,17 @@ fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
             }
         })
     });
+    // A dim that is an extent itself is checked by name before all that is computed from it.
+    let whole = plan.sizes.runtime.iter().filter_map(|(name, _)| {
+        let is_extent = |extent: &Expr| matches!(&extent.kind, Kind::Name(each) if each == name);
+        let (_, placed) = all.clone().find(|(each, _)| each.extents.iter().any(is_extent))?;
+        let (dim, buffer) = (identifier(name, Span::call_site()), &placed.name);
+        Some(quote! {
+            if let ::core::result::Result::Err(error) = #size::whole(#name, dims.#dim, #buffer) {
+                return ::core::result::Result::Err(error);
+            }
+        })
+    });
     let order = plan.layout.order.iter().map(|buffer| index(*buffer));
     let below = plan.layout.buffers.iter().map(|placed| {
         let below = placed.below.iter().map(|buffer| index(*buffer));
@@ -434,6 +454,7 @@ fn layout_of(context: &Context<'_>, plan: &Plan) -> TokenStream {
     let aligns = plan.layout.buffers.iter().map(|placed| number(placed.align));
     let align = number(plan.layout.align);
     quote! {
+        #(#whole)*
         let extents = [#(#kept),*];
         let laid = match #size::lay(
             #align,

@@ -3,10 +3,10 @@
 
 use scratchpool::scratch_pool;
 
-#[scratch_pool(dims(n = 64), layers(count = 4))]
-#[step(fill, writes(c), after(prev.join))]
+#[scratch_pool(dims(n = 64, m = n / 2), layers(count = 4), exclusive(c))]
+#[step(fill, writes(c, d), after(prev.join))]
 #[step(miss, when = layer == 3, writes(a))]
-#[step(store, on = copy, after(fill), reads(c))]
+#[step(store, on = copy, after(fill), reads(c, d.indices))]
 #[step(check, on = copy, reads(c))]
 #[step(probe, on = cpoy, after(fill), reads(c))]
 #[step(join, after(check, probe))]
@@ -22,6 +22,12 @@ pub struct Pool {
     #[group(c)]
     #[shape(n)]
     pub z: f32,
+    #[group(d)]
+    #[shape(n)]
+    pub indices: f32,
+    #[group(d)]
+    #[shape(n)]
+    pub lens: f32,
 }
 
 fn main() {}

@@ -29,7 +29,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::{Error, Fault, Hint, NameKind, hint_at_config};
 use crate::expr::Expr;
-use crate::plan::{Plan, analyze, plan};
+use crate::plan::{Plan, analyze};
 use crate::report;
 use crate::spec::{Dim, DimValue, Name, Span, Spec, is_name};
 use crate::toml_spec::{self, MOST_ERRORS};
@@ -154,17 +154,21 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, streams: &mut Streams<
 fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
     match command {
         Command::Plan { spec, options } => {
-            let (source, planned) = planned(&spec, &options, stdin);
-            match planned {
+            let Planned { source, plan, warnings } = planned(&spec, &options, stdin);
+            let mut output = match plan {
                 Ok(plan) => {
-                    let (stdout, stderr) = match options.format {
-                        Format::Table => (report::map(&plan), warnings(&plan, &source)),
-                        Format::Json => (plan_json::write(&plan), String::new()),
+                    let stdout = match options.format {
+                        Format::Table => report::map(&plan),
+                        Format::Json => plan_json::write(&plan),
                     };
-                    Output { stdout, stderr, ..Output::default() }
+                    Output { stdout, ..Output::default() }
                 }
                 Err(errors) => failed(&errors, &source, options.format, colour),
+            };
+            if options.format == Format::Table {
+                output.stderr.insert_str(0, &warnings);
             }
+            output
         }
         Command::Explain { spec, a, b, options } => {
             let (source, planned) = explained(&spec, [&a, &b], &options, stdin);
@@ -185,9 +189,9 @@ fn execute(command: Command, stdin: &mut dyn Read, colour: bool) -> Output {
 }
 
 /// What a plan's declaration says without effect, a line each.
-fn warnings(plan: &Plan, source: &Source) -> String {
+fn warnings(plan: &Plan, spec: &Spec, source: &Source) -> String {
     let mut text = String::new();
-    for warning in plan.warnings() {
+    for warning in plan.structure.warnings(spec) {
         let (line, column) = source.position(warning.span);
         let _ = writeln!(text, "warning: {}:{line}:{column}: {}", source.name, warning.text);
     }
@@ -211,15 +215,15 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
     let mut output = Output::default();
     let mut files = Vec::with_capacity(specs.len());
     for spec in specs {
-        let (source, planned) = planned(spec, options, stdin);
+        let Planned { source, plan, warnings } = planned(spec, options, stdin);
+        output.stderr.push_str(&warnings);
         let name = &source.name;
-        let errors = match &planned {
+        let errors = match &plan {
             Ok(plan) => {
                 let (pool, bytes) = (&plan.layout.pool, plan.layout.total_bytes);
                 let size = report::size(bytes);
                 let _ =
                     writeln!(output.stdout, "{name}: ok, `{pool}` takes {bytes} bytes ({size})");
-                output.stderr.push_str(&warnings(plan, &source));
                 &[]
             }
             Err(errors) => {
@@ -230,7 +234,7 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
             }
         };
         let errors = json::list(errors.iter().map(|error| diagnose::error_json(error, &source)));
-        let ok = planned.is_ok().to_string();
+        let ok = plan.is_ok().to_string();
         files.push(json::object([("file", json::string(name)), ("ok", ok), ("errors", errors)]));
     }
     if options.format == Format::Json {
@@ -239,28 +243,35 @@ fn check(specs: &[PathBuf], options: &Options, stdin: &mut dyn Read) -> Output {
     output
 }
 
+/// A spec that was read and planned.
+struct Planned {
+    source: Source,
+    plan: Result<Plan, Vec<Error>>,
+    /// What it says without effect, a line each.
+    warnings: String,
+}
+
 /// Reads a spec and plans it.
 ///
 /// A text with errors goes on to the planner with what could be read, for the errors there that
 /// stand on their own.
-fn planned(
-    path: &Path,
-    options: &Options,
-    stdin: &mut dyn Read,
-) -> (Source, Result<Plan, Vec<Error>>) {
+fn planned(path: &Path, options: &Options, stdin: &mut dyn Read) -> Planned {
     let (source, read) = read(path, options, stdin);
-    let planned = read.and_then(|read| {
-        let errors = match plan(&read.spec) {
-            Ok(plan) if read.errors.is_empty() => return Ok(plan),
-            Ok(_) => read.errors,
-            Err(later) => {
-                let later = later.into_iter().filter(|error| read.stands(error)).collect();
-                [read.errors, later].concat()
-            }
-        };
-        Err(told(errors, &read.spec, options))
-    });
-    (source, planned)
+    let read = match read {
+        Ok(read) => read,
+        Err(errors) => return Planned { source, plan: Err(errors), warnings: String::new() },
+    };
+    let (plan, later) = analyze(&read.spec);
+    // In a text that was read only in part, what seems unused may be used by the rest.
+    let whole = plan.as_ref().filter(|_| read.errors.is_empty());
+    let warnings = whole.map_or_else(String::new, |plan| warnings(plan, &read.spec, &source));
+    let later = later.into_iter().filter(|error| read.stands(error)).collect();
+    let errors = [read.errors, later].concat();
+    let plan = match plan {
+        Some(plan) if errors.is_empty() => Ok(plan),
+        _ => Err(told(errors, &read.spec, options)),
+    };
+    Planned { source, plan, warnings }
 }
 
 /// Errors as they are told: by place, and each with its cause once.
