@@ -30,7 +30,7 @@ pub(crate) struct Elements<T: Element, D: Device, const R: usize> {
     device: D,
     memory: D::Memory,
     shape: [usize; R],
-    elements: PhantomData<T>,
+    of: PhantomData<T>,
 }
 
 impl<T: Element, D: Device, const R: usize> Elements<T, D, R> {
@@ -42,7 +42,7 @@ impl<T: Element, D: Device, const R: usize> Elements<T, D, R> {
     ) -> Result<Self, Error> {
         let bytes = bytes::<T, R>(shape).ok_or_else(|| Error::Overflow { shape: shape.into() })?;
         let memory = allocate(bytes as u64, ALIGN)?;
-        Ok(Self { device: device.clone(), memory, shape, elements: PhantomData })
+        Ok(Self { device: device.clone(), memory, shape, of: PhantomData })
     }
 
     pub(crate) const fn shape(&self) -> [usize; R] {
