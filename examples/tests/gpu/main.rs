@@ -16,6 +16,7 @@ mod common {
 mod flash;
 mod graphs;
 mod lab;
+mod layers;
 mod libraries;
 mod programmatic;
 mod sanitize;
