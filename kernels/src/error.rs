@@ -81,6 +81,12 @@ pub enum Error {
         /// The shape.
         shape: Vec<usize>,
     },
+    /// Memory was asked for an argument on a stream that its device does not own.
+    #[error(
+        "memory was asked for an argument on a stream of another device; allocate it with the \
+         device that the stream, or the pool, was made with"
+    )]
+    ForeignDevice,
     /// A program was refused by NVRTC.
     #[error("NVRTC refused `{program}` for {arch} ({code}):\n{log}")]
     Compile {

@@ -15,7 +15,7 @@ use crate::reference;
 use crate::reference::attention::{Chosen, Rows};
 use crate::reference::compressor::{StateSlices, StoreSlices};
 use crate::reference::indexer_topk::KeySlices;
-use crate::tensor::{In, Maybe};
+use crate::tensor::{Flat, In, Maybe};
 
 /// The reference kernels, for any device with host streams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
             KvCache::Fp8 { rows, .. } => (Maybe(None), Maybe(None), Maybe(Some(rows))),
         };
         let rest = (args.kv, Maybe(args.kv_norm), args.positions, args.slots, args.rope);
-        stream.launch((queries, cache, rest), move |(queries, cache, rest)| {
+        stream.launch(Flat((queries, cache, rest)), move |(queries, cache, rest)| {
             let queries = match queries {
                 (Some(from), Some(to), _) => Queries::Bf16(from, to),
                 (None, Some(q), _) => Queries::InPlace(q),
@@ -114,7 +114,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         };
         let input = (args.q, args.positions, parts(&args.rope), parts(&args.weights));
         stream.launch(
-            (input, Maybe(fp8), Maybe(mxfp4), weights_out),
+            Flat((input, Maybe(fp8), Maybe(mxfp4), weights_out)),
             move |(input, fp8, mxfp4, weights_out)| {
                 let (q, positions, rope, weights) = input;
                 let (rope, weights) = (widen(rope.0, rope.1), widen(weights.0, weights.1));
@@ -132,7 +132,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let plan = args.check()?;
         let TopkMap { topk, token_to_req, block_table, valid, indices, lens, .. } = args;
         stream.launch(
-            (topk, token_to_req, block_table, valid, indices, lens),
+            Flat((topk, token_to_req, block_table, valid, indices, lens)),
             move |(topk, requests, table, valid, indices, lens)| {
                 reference::topk_map::topk_map(&plan, topk, requests, table, valid, indices, lens);
             },
@@ -148,7 +148,15 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let plan = args.check()?;
         let CombineIndices { topk, token_to_req, positions, seq_lens, gather_lens, .. } = args;
         stream.launch(
-            (Maybe(topk), token_to_req, positions, seq_lens, gather_lens, args.indices, args.lens),
+            Flat((
+                Maybe(topk),
+                token_to_req,
+                positions,
+                seq_lens,
+                gather_lens,
+                args.indices,
+                args.lens,
+            )),
             move |(topk, requests, positions, seq_lens, gather_lens, indices, lens)| {
                 reference::topk_map::combine_indices(
                     &plan,
@@ -173,7 +181,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         };
         let Gather { block_table, seq_lens, gather_lens, out, .. } = args;
         stream.launch(
-            (Maybe(paged), Maybe(rows), block_table, seq_lens, Maybe(gather_lens), out),
+            Flat((Maybe(paged), Maybe(rows), block_table, seq_lens, Maybe(gather_lens), out)),
             move |(paged, rows, block_table, seq_lens, gather_lens, out)| {
                 let cache = either(paged, rows);
                 reference::gather::gather(&plan, cache, block_table, seq_lens, gather_lens, out);
@@ -186,7 +194,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let plan = args.check()?;
         let SaveState { kv_score, ape, positions, slots, state } = args;
         stream.launch(
-            (kv_score, ape, positions, slots, state),
+            Flat((kv_score, ape, positions, slots, state)),
             move |(kv_score, ape, positions, slots, state)| {
                 reference::compressor::save_state(&plan, kv_score, ape, positions, slots, state);
             },
@@ -203,7 +211,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let states =
             (states.state, states.block_table, states.token_to_req, states.positions, states.slots);
         let store = (store.slots, store.norm_weight, store.rope, store.cache);
-        stream.launch((states, store), move |(states, store)| {
+        stream.launch(Flat((states, store)), move |(states, store)| {
             let (state, block_table, token_to_req, positions, slots) = states;
             let states = StateSlices { state, block_table, token_to_req, positions, slots };
             let (slots, norm_weight, rope, cache) = store;
@@ -221,7 +229,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let CompressPool { states, scratch, .. } = args;
         let states =
             (states.state, states.block_table, states.token_to_req, states.positions, states.slots);
-        stream.launch((states, scratch), move |(states, scratch)| {
+        stream.launch(Flat((states, scratch)), move |(states, scratch)| {
             let (state, block_table, token_to_req, positions, slots) = states;
             let states = StateSlices { state, block_table, token_to_req, positions, slots };
             reference::compressor::compress_pool(&plan, &states, scratch);
@@ -237,7 +245,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let CompressStore { scratch, positions, state_slots, store, .. } = args;
         let store = (store.slots, store.norm_weight, store.rope, store.cache);
         stream.launch(
-            (scratch, positions, state_slots, store),
+            Flat((scratch, positions, state_slots, store)),
             move |(scratch, positions, state_slots, (slots, norm_weight, rope, cache))| {
                 let store = StoreSlices { slots, norm_weight, rope, cache };
                 reference::compressor::compress_store(
@@ -261,7 +269,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         };
         let keys = (args.cache, args.block_table, args.token_to_req, args.positions);
         stream.launch(
-            (Maybe(fp8), Maybe(mxfp4), args.weights, keys, args.logits),
+            Flat((Maybe(fp8), Maybe(mxfp4), args.weights, keys, args.logits)),
             move |(fp8, mxfp4, weights, keys, logits)| {
                 let q = match (fp8, mxfp4) {
                     (None, Some((values, scales))) => Queries::Mxfp4(values, scales),
@@ -277,7 +285,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
 
     fn indexer_topk(&self, stream: &HostStream, args: IndexerTopk<'_, D>) -> Result<(), Error> {
         let plan = args.check()?;
-        stream.launch((args.logits, args.indices), move |(logits, indices)| {
+        stream.launch(Flat((args.logits, args.indices)), move |(logits, indices)| {
             reference::indexer_topk::indexer_topk(&plan, logits, indices);
         })?;
         Ok(())
@@ -287,7 +295,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let plan = args.check()?;
         let (first, second) = (source(&args.first), Maybe(args.second.as_ref().map(source)));
         stream.launch(
-            (args.q, first, second, args.sinks, args.out),
+            Flat((args.q, first, second, args.sinks, args.out)),
             move |(q, first, second, sinks, out)| {
                 let second = second.map(chosen);
                 reference::attention::attention(&plan, q, chosen(first), second, sinks, out);

@@ -2,10 +2,78 @@
 //! each.
 //!
 //! ```text
-//!  pool's views ──┐                        ┌─> HostKernels   the references, on the host device
-//!  own Tensors ───┼─> In, Out ─> arguments ┤
-//!  raw pointers ──┘              .check()  └─> CudaKernels   CUDA C++, compiled for the device at hand
+//!  pool's views ─────────┐                        ┌─> HostKernels   the references, on the host device
+//!  Constant, Persistent ─┼─> In, Out ─> arguments ┤
+//!  Tensor, raw pointers ─┘              .check()  └─> CudaKernels   CUDA C++, compiled for the device at hand
 //! ```
+//!
+//! Model code is written once, for a pool of any device and its kernels:
+//!
+//! ```
+//! use scratchpool::{Device, Host, bf16, scratch_pool};
+//! use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
+//! use scratchpool_kernels::{Constant, Error, HostKernels, Kernels, Persistent};
+//!
+//! #[scratch_pool(align = 256, rows = rows, dims(rows = 8, heads = 4), layers(count = 2))]
+//! #[step(project, writes(q))]
+//! #[step(attend, reads(q))]
+//! pub struct Scratch {
+//!     #[group(q)]
+//!     #[shape(rows, heads, 512)]
+//!     pub q: bf16,
+//! }
+//!
+//! /// What stays in the device's memory from pass to pass.
+//! struct Model<D: Device> {
+//!     sinks: Constant<f32, D, 1>,
+//!     rows: Constant<bf16, D, 2>,
+//!     indices: Constant<i32, D, 2>,
+//!     lens: Constant<i32, D, 1>,
+//!     out: Persistent<bf16, D, 3>,
+//! }
+//!
+//! impl<D: Device> Model<D> {
+//!     fn forward(
+//!         &mut self,
+//!         pass: &mut scratch::Pass<'_, D>,
+//!         kernels: &impl Kernels<D>,
+//!     ) -> Result<(), Error> {
+//!         let mut layer = pass.layer(0)?;
+//!         // …the step `project` writes the queries…
+//!         let mut step = layer.attend()?;
+//!         let stream = step.stream();
+//!         kernels.attention(stream, Attention {
+//!             q: step.buffers().q.into(),
+//!             first: Selected {
+//!                 entries: Entries::Rows(self.rows.on(stream)?),
+//!                 indices: self.indices.on(stream)?,
+//!                 lens: self.lens.on(stream)?,
+//!             },
+//!             second: None,
+//!             sinks: self.sinks.on(stream)?,
+//!             scale: 512_f32.powf(-0.5),
+//!             // SAFETY: this step alone touches it, and its stream orders its runs.
+//!             out: unsafe { self.out.on_mut(stream)? },
+//!         })
+//!     }
+//! }
+//!
+//! let device = Host::in_order();                    // or Cuda::open(0)? with CudaKernels::new(&cuda)?
+//! let load = device.create_stream("load")?;
+//! let mut model = Model {
+//!     sinks: Constant::new(&device, &load, [4], &[f32::NEG_INFINITY; 4])?,
+//!     rows: Constant::new(&device, &load, [2, 512], &[bf16::from_f32(2.0); 1024])?,
+//!     indices: Constant::new(&device, &load, [1, 2], &[0, 1])?,
+//!     lens: Constant::new(&device, &load, [1], &[2])?,
+//!     out: Persistent::new(&device, [1, 4, 512])?,
+//! };
+//! let mut pool = Scratch::allocate(&device)?;
+//! model.forward(&mut pool.begin(1)?, &HostKernels)?;
+//! assert!(model.out.to_vec(&load)?.iter().all(|x| x.to_f32() == 2.0));
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! The examples crate has DeepSeek-V4's whole eager region in this form (`layers`).
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -29,9 +97,11 @@ pub mod reference;
 
 mod error;
 mod host;
+mod memory;
 mod tensor;
 
 pub use error::Error;
 pub use host::HostKernels;
+pub use memory::{Constant, Persistent};
 pub use ops::Kernels;
 pub use tensor::{In, Out, Raw, Tensor};

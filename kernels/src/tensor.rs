@@ -1,20 +1,34 @@
 //! Arguments of launches: typed, shaped device memory, from a pool's view or from elsewhere.
 //!
 //! Scratch comes as the pool's [`View`] and [`ViewMut`]; weights, activations and caches come from
-//! outside. [`In`] and [`Out`] take both: `view.into()` for the pool's, [`Tensor`] for memory of
-//! one's own, and the unsafe [`In::from_raw_parts`] for another library's.
+//! outside. [`In`] and [`Out`] take both:
+//!
+//! | memory | argument |
+//! | --- | --- |
+//! | a pool's view | `view.into()` |
+//! | weights, tables, a pass's inputs: written by the host, while nothing runs | [`Constant::on`](crate::Constant::on) a stream |
+//! | caches, results: written and read by steps | [`Persistent::on`](crate::Persistent::on) a stream, `unsafe`: in declared order |
+//! | of one's own, on one stream | [`Tensor`] |
+//! | another library's | [`In::from_raw_parts`], `unsafe` |
+//!
+//! They go to [`Kernels`](crate::Kernels), to kernels of one's own on the CUDA device
+//! ([`KernelArg`]), and to closures on the host device, which get them as [`HostSlice`] and
+//! [`HostSliceMut`], with their shapes.
 //!
 //! Invariant, which every launch relies on: what [`View`]'s module says of a view holds of an
 //! [`In`], and what it says of an exclusive view of an [`Out`]: live memory of the device of
 //! `stream`, in order on it, no other usable argument covering the bytes of an `Out`.
 
+use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use scratchpool::{Device, Element, HostArgs, HostStream, View, ViewMut};
+use scratchpool::cuda::{KernelArg, Stream};
+use scratchpool::{Device, Element, HostArgs, HostSlice, HostSliceMut, HostStream, View, ViewMut};
 
 use crate::error::Error;
+use crate::memory::Elements;
 
 /// What a kernel reads: rank `R`, row-major, contiguous.
 pub struct In<'v, T: Element, D: Device, const R: usize> {
@@ -66,6 +80,25 @@ macro_rules! common {
         pub const fn stream(&self) -> &'v D::Stream {
             self.stream
         }
+
+        /// The rows of `range`.
+        ///
+        /// # Errors
+        ///
+        /// [`scratchpool::Error::RowRange`] where the range is not inside the rows.
+        pub fn slice_rows(mut self, range: Range<usize>) -> Result<Self, Error> {
+            let Range { start, end } = range;
+            let rows = self.shape.first().copied().unwrap_or(0);
+            if start > end || end > rows {
+                return Err(scratchpool::Error::RowRange { start, end, rows }.into());
+            }
+            let width = self.len().checked_div(rows).unwrap_or(0);
+            self.start = self.start.wrapping_add(start * width);
+            if let Some(first) = self.shape.first_mut() {
+                *first = end - start;
+            }
+            Ok(self)
+        }
     };
 }
 
@@ -74,9 +107,9 @@ impl<'v, T: Element, D: Device, const R: usize> In<'v, T, D, R> {
     ///
     /// # Safety
     ///
-    /// The elements are live, aligned device memory until the work launched with them is done; every
-    /// write to them is ordered before what `stream` is given next; nothing writes them before that
-    /// work is done.
+    /// The elements are live, aligned device memory until the work launched with them is done, replays
+    /// of a graph that it was captured in included; every write to them is ordered before what
+    /// `stream` is given next; nothing writes them before that work is done.
     pub const unsafe fn from_raw_parts(
         start: *const T,
         shape: [usize; R],
@@ -86,25 +119,6 @@ impl<'v, T: Element, D: Device, const R: usize> In<'v, T, D, R> {
     }
 
     common!();
-
-    /// The rows of `range`.
-    ///
-    /// # Errors
-    ///
-    /// [`scratchpool::Error::RowRange`] where the range is not inside the rows.
-    pub fn slice_rows(self, range: Range<usize>) -> Result<Self, Error> {
-        let Range { start, end } = range;
-        let mut shape = self.shape;
-        let rows = shape.first().copied().unwrap_or(0);
-        if start > end || end > rows {
-            return Err(scratchpool::Error::RowRange { start, end, rows }.into());
-        }
-        let width = self.len().checked_div(rows).unwrap_or(0);
-        if let Some(first) = shape.first_mut() {
-            *first = end - start;
-        }
-        Ok(Self { start: self.start.wrapping_add(start * width), shape, stream: self.stream })
-    }
 
     /// The device pointer. Only on the host may it be dereferenced.
     pub const fn as_ptr(&self) -> *const T {
@@ -187,8 +201,9 @@ debug!(In Out);
 
 /// Device memory of one's own, bound to one stream, on which all its uses are in order.
 ///
-/// This is what the allocating forms return, and what holds weights and caches in examples and
-/// tests. Fresh memory is initialised, with what the device says.
+/// This is what the allocating forms return. Weights, which several streams read, are a
+/// [`Constant`](crate::Constant); caches, which several steps touch, are
+/// [`Persistent`](crate::Persistent). Fresh memory is initialised, with what the device says.
 ///
 /// ```
 /// use scratchpool::{Device, Host};
@@ -202,21 +217,15 @@ debug!(In Out);
 /// # Ok::<(), scratchpool_kernels::Error>(())
 /// ```
 pub struct Tensor<'s, T: Element, D: Device, const R: usize> {
-    device: D,
-    memory: D::Memory,
-    shape: [usize; R],
+    elements: Elements<T, D, R>,
     stream: &'s D::Stream,
-    elements: PhantomData<T>,
 }
 
 impl<T: Element, D: Device, const R: usize> fmt::Debug for Tensor<'_, T, D, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({} {:?})", T::DTYPE.as_str(), self.shape)
+        write!(f, "Tensor({} {:?})", T::DTYPE.as_str(), self.elements.shape())
     }
 }
-
-/// The alignment of a tensor, enough for any access of the kernels.
-const ALIGN: u64 = 256;
 
 impl<'s, T: Element, D: Device, const R: usize> Tensor<'s, T, D, R> {
     /// Allocates memory for work on `stream`.
@@ -225,9 +234,8 @@ impl<'s, T: Element, D: Device, const R: usize> Tensor<'s, T, D, R> {
     ///
     /// [`Error::Overflow`], and what the device refuses.
     pub fn new(device: &D, stream: &'s D::Stream, shape: [usize; R]) -> Result<Self, Error> {
-        let bytes = bytes::<T, R>(shape).ok_or_else(|| Error::Overflow { shape: shape.into() })?;
-        let memory = device.allocate_on(stream, bytes as u64, ALIGN)?;
-        Ok(Self { device: device.clone(), memory, shape, stream, elements: PhantomData })
+        let allocate = |bytes, align| device.allocate_on(stream, bytes, align);
+        Ok(Self { elements: Elements::new(device, shape, allocate)?, stream })
     }
 
     /// Allocates memory and fills it.
@@ -253,19 +261,9 @@ impl<'s, T: Element, D: Device, const R: usize> Tensor<'s, T, D, R> {
     ///
     /// [`scratchpool::Error::ValueCount`], and what the device refuses.
     pub fn fill_from(&mut self, values: &[T]) -> Result<(), Error> {
-        let expected = self.view().len();
-        if values.len() != expected {
-            let error = scratchpool::Error::ValueCount { given: values.len(), expected };
-            return Err(error.into());
-        }
-        // SAFETY: elements have no padding, so their bytes are initialised.
-        let from = unsafe {
-            core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
-        };
-        // SAFETY: the block holds this many bytes, and `&mut self` leaves no other argument of it
-        // that can be used; work launched with one is ordered before, on the same stream.
-        unsafe { self.device.write_bytes(self.stream, D::base(&self.memory), from)? };
-        Ok(())
+        // SAFETY: `&mut self` leaves no other argument of it that can be used; work launched with one
+        // is ordered before, on the same stream.
+        unsafe { self.elements.write(self.stream, values) }
     }
 
     /// The elements, after all that the stream holds so far.
@@ -274,98 +272,105 @@ impl<'s, T: Element, D: Device, const R: usize> Tensor<'s, T, D, R> {
     ///
     /// What the device refuses.
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
-        let len = self.view().len();
-        let mut values = Vec::<T>::with_capacity(len);
-        let room = values.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-        let bytes = len.saturating_mul(size_of::<T>());
-        // SAFETY: the vector has room for `len` elements, which nothing else refers to; zeroed, its
-        // bytes are initialised. The block holds this many bytes. Every bit pattern is an element,
-        // so after the copy `len` of them are initialised; after an error the length stays 0.
-        unsafe {
-            room.write_bytes(0, bytes);
-            let into = core::slice::from_raw_parts_mut(room, bytes);
-            self.device.read_bytes(self.stream, D::base(&self.memory), into)?;
-            values.set_len(len);
-        }
-        Ok(values)
+        self.elements.read(self.stream)
     }
 
     /// As an argument that is read.
     pub fn view(&self) -> In<'_, T, D, R> {
-        let start = D::base(&self.memory).cast::<T>().cast_const();
+        let start = self.elements.used_by(self.stream).cast_const();
         // SAFETY: the block is live while borrowed, and given back only when no work that was
-        // issued could touch it (`Device`'s contract); all uses are on one stream.
-        unsafe { In::from_raw_parts(start, self.shape, self.stream) }
+        // issued, and no graph, could touch it (`Elements`); all uses are on one stream.
+        unsafe { In::from_raw_parts(start, self.elements.shape(), self.stream) }
     }
 
     /// As an argument that is written.
     pub fn view_mut(&mut self) -> Out<'_, T, D, R> {
-        let start = D::base(&self.memory).cast::<T>();
+        let start = self.elements.used_by(self.stream);
         // SAFETY: as above, and exclusive because `self` is borrowed mutably.
-        unsafe { Out::from_raw_parts(start, self.shape, self.stream) }
+        unsafe { Out::from_raw_parts(start, self.elements.shape(), self.stream) }
     }
 }
 
-fn bytes<T, const R: usize>(shape: [usize; R]) -> Option<usize> {
-    let len = shape.into_iter().try_fold(1_usize, usize::checked_mul)?;
-    let bytes = len.checked_mul(size_of::<T>())?;
-    isize::try_from(bytes).is_ok().then_some(bytes)
-}
-
-/// A pointer and a length without a lifetime, while a host launch is queued.
+/// A pointer and a shape without a lifetime, while a host launch is queued.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Raw<T> {
+pub struct Raw<T, const R: usize> {
     start: *mut T,
     len: usize,
+    shape: [usize; R],
 }
 
-// SAFETY: pointer and length are the argument's own.
+// SAFETY: pointer, length and shape are the argument's own.
 unsafe impl<T, D, const R: usize> HostArgs for In<'_, T, D, R>
 where
     T: Element,
     D: Device<Stream = HostStream>,
 {
-    type Raw = Raw<T>;
-    type Slices<'k> = &'k [T];
+    type Raw = Raw<T, R>;
+    type Slices<'k> = HostSlice<'k, T, R>;
 
     fn foreign(&self, stream: &HostStream) -> Option<&'static str> {
         (!core::ptr::eq(self.stream, stream)).then(|| self.stream.name())
     }
 
-    fn into_raw(self) -> Raw<T> {
-        Raw { start: self.start.cast_mut(), len: self.len() }
+    fn into_raw(self) -> Raw<T, R> {
+        Raw { start: self.start.cast_mut(), len: self.len(), shape: self.shape }
     }
 
-    unsafe fn slices<'k>(raw: Raw<T>) -> &'k [T] {
+    unsafe fn slices<'k>(raw: Raw<T, R>) -> HostSlice<'k, T, R> {
         // SAFETY: in bounds, aligned and initialised by the module's invariant; shared with
         // nothing exclusive, by the same and because kernels run one at a time.
-        unsafe { core::slice::from_raw_parts(raw.start, raw.len) }
+        let elements = unsafe { core::slice::from_raw_parts(raw.start, raw.len) };
+        HostSlice::new(elements, raw.shape)
     }
 }
 
-// SAFETY: pointer and length are the argument's own.
+// SAFETY: pointer, length and shape are the argument's own.
 unsafe impl<T, D, const R: usize> HostArgs for Out<'_, T, D, R>
 where
     T: Element,
     D: Device<Stream = HostStream>,
 {
-    type Raw = Raw<T>;
-    type Slices<'k> = &'k mut [T];
+    type Raw = Raw<T, R>;
+    type Slices<'k> = HostSliceMut<'k, T, R>;
 
     fn foreign(&self, stream: &HostStream) -> Option<&'static str> {
         (!core::ptr::eq(self.stream, stream)).then(|| self.stream.name())
     }
 
-    fn into_raw(self) -> Raw<T> {
-        Raw { start: self.start, len: self.len() }
+    fn into_raw(self) -> Raw<T, R> {
+        Raw { start: self.start, len: self.len(), shape: self.shape }
     }
 
-    unsafe fn slices<'k>(raw: Raw<T>) -> &'k mut [T] {
+    unsafe fn slices<'k>(raw: Raw<T, R>) -> HostSliceMut<'k, T, R> {
         // SAFETY: as above, and exclusive by the module's invariant.
-        unsafe { core::slice::from_raw_parts_mut(raw.start, raw.len) }
+        let elements = unsafe { core::slice::from_raw_parts_mut(raw.start, raw.len) };
+        HostSliceMut::new(elements, raw.shape)
     }
 }
+
+macro_rules! kernel_args {
+    ($($name:ident)*) => {$(
+        // SAFETY: a kernel takes a device pointer as eight bytes, which are those of the argument's
+        // own pointer: thin, and of 64 bits wherever there is CUDA.
+        unsafe impl<T: Element, D: Device<Stream = Stream>, const R: usize> KernelArg
+            for $name<'_, T, D, R>
+        {
+            #[inline]
+            fn slot(&self) -> *const c_void {
+                const { assert!(size_of::<*const T>() == size_of::<u64>(), "addresses of 64 bits") };
+                (&raw const self.start).cast()
+            }
+
+            #[inline]
+            fn stream(&self) -> Option<&Stream> {
+                Some(self.stream)
+            }
+        }
+    )*};
+}
+
+kernel_args!(In Out);
 
 /// An argument that may be absent.
 pub(crate) struct Maybe<A>(pub(crate) Option<A>);
@@ -387,4 +392,85 @@ unsafe impl<A: HostArgs> HostArgs for Maybe<A> {
         // SAFETY: the caller's promise holds for the part.
         raw.map(|raw| unsafe { A::slices(raw) })
     }
+}
+
+/// Arguments whose shapes a plan knows already: plain slices for the kernel.
+pub(crate) struct Flat<A>(pub(crate) A);
+
+// SAFETY: the part's own implementation.
+unsafe impl<A> HostArgs for Flat<A>
+where
+    A: HostArgs,
+    for<'k> A::Slices<'k>: Flatten,
+{
+    type Raw = A::Raw;
+    type Slices<'k> = <A::Slices<'k> as Flatten>::Flat;
+
+    fn foreign(&self, stream: &HostStream) -> Option<&'static str> {
+        self.0.foreign(stream)
+    }
+
+    fn into_raw(self) -> Self::Raw {
+        self.0.into_raw()
+    }
+
+    unsafe fn slices<'k>(raw: Self::Raw) -> Self::Slices<'k> {
+        // SAFETY: the caller's promise holds for the part.
+        unsafe { A::slices(raw) }.flatten()
+    }
+}
+
+/// What a kernel is called with, without shapes.
+pub(crate) trait Flatten {
+    type Flat;
+
+    fn flatten(self) -> Self::Flat;
+}
+
+impl<'k, T, const R: usize> Flatten for HostSlice<'k, T, R> {
+    type Flat = &'k [T];
+
+    fn flatten(self) -> &'k [T] {
+        self.into_elements()
+    }
+}
+
+impl<'k, T, const R: usize> Flatten for HostSliceMut<'k, T, R> {
+    type Flat = &'k mut [T];
+
+    fn flatten(self) -> &'k mut [T] {
+        self.into_elements()
+    }
+}
+
+impl<S: Flatten> Flatten for Option<S> {
+    type Flat = Option<S::Flat>;
+
+    fn flatten(self) -> Self::Flat {
+        self.map(S::flatten)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident)*))*) => {$(
+        impl<$($part: Flatten),*> Flatten for ($($part,)*) {
+            type Flat = ($($part::Flat,)*);
+
+            #[expect(non_snake_case, reason = "one name for a part's type and value")]
+            fn flatten(self) -> Self::Flat {
+                let ($($part,)*) = self;
+                ($($part.flatten(),)*)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A B)
+    (A B C)
+    (A B C E)
+    (A B C E F)
+    (A B C E F G)
+    (A B C E F G H)
+    (A B C E F G H I)
 }

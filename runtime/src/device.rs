@@ -73,7 +73,9 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         Ok(())
     }
 
-    /// Says that work of these streams uses this block: the arena of one copy of a pool.
+    /// Says that work of these streams uses this block: the arena of one copy of a pool, or memory of
+    /// one's own. What keeps their work to be executed later, such as a graph captured from them by
+    /// this crate, keeps the block too. Saying it again costs next to nothing.
     fn adopt(&self, streams: &[Self::Stream], memory: &Self::Memory) {
         let _ = (streams, memory);
     }

@@ -133,7 +133,11 @@ pub enum Error {
         at: usize,
     },
     /// A kernel was launched on another stream than the one its views are ordered on.
-    #[error("a view of stream `{view}` was passed to a launch on stream `{launch}`")]
+    #[error(
+        "a view of stream `{view}` was passed to a launch on stream `{launch}`; launch what a step \
+         hands out on that step's stream, and ask memory of your own for an argument on the stream \
+         of the launch"
+    )]
     ForeignStream {
         /// The view's stream.
         view: &'static str,

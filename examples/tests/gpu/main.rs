@@ -1,5 +1,8 @@
 //! Tests of the CUDA device. Where there is no driver, those that need one say that they are skipped,
 //! and how many so far; the same bodies run on the host device where that makes sense.
+//!
+//! `SCRATCHPOOL_GPU_PASSES=n` and `SCRATCHPOOL_GPU_DELAYED=n` set how many passes are run, as issued and
+//! with each step delayed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,6 +19,7 @@ mod common {
 mod flash;
 mod graphs;
 mod lab;
+mod layers;
 mod libraries;
 mod programmatic;
 mod sanitize;

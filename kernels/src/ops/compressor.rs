@@ -213,7 +213,8 @@ pub struct Store<'v, D: Device> {
     pub norm_weight: In<'v, f32, D, 1>,
     /// The norm's epsilon.
     pub eps: f32,
-    /// Cosines and sines `[max_pos, 64]`.
+    /// Cosines and sines `[max_pos, 64]`: a row is 32 of each, as
+    /// [`reference::rope`](crate::reference::rope) lays them out.
     pub rope: In<'v, f32, D, 2>,
     /// The cache: bytes `[blocks, stride]`.
     pub cache: Out<'v, u8, D, 2>,

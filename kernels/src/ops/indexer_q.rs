@@ -58,7 +58,8 @@ pub struct IndexerQ<'v, D: Device> {
     pub q: In<'v, bf16, D, 3>,
     /// Positions `[T]`: rows of `rope`. One without a row gives NaN.
     pub positions: In<'v, i64, D, 1>,
-    /// Cosines and sines `[max_pos, 64]`.
+    /// Cosines and sines `[max_pos, 64]`: a row is 32 of each, as
+    /// [`reference::rope`](crate::reference::rope) lays them out.
     pub rope: Wide<'v, D>,
     /// Weights of the heads `[T, H]`.
     pub weights: Wide<'v, D>,

@@ -17,6 +17,32 @@
 //! fit. What is *in* the arguments (slots, positions, indices) is not known when launching; kernels
 //! treat what is out of range as the argument's documentation says, and never touch memory outside
 //! the arguments.
+//!
+//! # Replaying with fewer rows
+//!
+//! A captured launch keeps the shapes of its arguments, so a replay does all rows that were captured,
+//! whatever number [`Graph::replay`](scratchpool::cuda::Graph::replay) is given. Rows that a batch does
+//! not have are *padding*: inputs that make a kernel write nothing but the row's own scratch. Write
+//! them before the replay ([`Constant::replace`](crate::Constant::replace)):
+//!
+//! | kernel | what a row of padding holds | what it writes then |
+//! | --- | --- | --- |
+//! | [`q_insert`] | `slots` -1 | queries of its own row; no cache |
+//! | [`indexer_q`] | anything | its own row |
+//! | [`save_state`](compressor::SaveState) | `slots` -1 | nothing |
+//! | [`compress`](compressor::Compress), [`compress_pool`](compressor::CompressPool) | `states.slots` -1 | nothing |
+//! | [`compress_store`](compressor::CompressStore) | `state_slots` -1 | nothing |
+//! | [`indexer_logits`](indexer_topk::IndexerLogits) | `positions` -1 | negative infinity in its own row |
+//! | [`indexer_topk`](indexer_topk::IndexerTopk) | such a row | -1 in its own row |
+//! | [`topk_map`](topk_map::TopkMap) | `valid` false | length 0, and slots that nobody reads |
+//! | [`combine_indices`](topk_map::CombineIndices) | `positions` -1 | length 0, and -1 in its own row |
+//! | [`gather`] | `seq_lens` 0, of a request | nothing in that request's rows |
+//! | [`attention`] | `lens` 0, in both sources | zeros in its own row |
+//!
+//! So: position -1, every slot -1, `valid` false, the window's length 0, and anything elsewhere. A
+//! position of -1 has no row in the table of cosines, so queries of padding are NaN; without entries to
+//! attend to they do not show. Such a row costs what a real one costs in all that does not depend on
+//! entries; capture a graph for each of a few numbers of rows where that is too much.
 
 pub mod attention;
 pub mod compressor;

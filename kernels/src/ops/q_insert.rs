@@ -79,7 +79,8 @@ pub struct QInsert<'v, D: Device> {
     /// Slots `[T_ins]`, `T_ins <= T`. Negative ones, ones beyond the cache, and tokens without
     /// one write no cache. No two may be equal.
     pub slots: In<'v, i64, D, 1>,
-    /// Cosines and sines `[max_pos, 64]`.
+    /// Cosines and sines `[max_pos, 64]`: a row is 32 of each, as
+    /// [`reference::rope`](crate::reference::rope) lays them out.
     pub rope: In<'v, f32, D, 2>,
     /// The cache.
     pub cache: KvCache<'v, D>,

@@ -1,4 +1,6 @@
 //! The device's kernels against the references. Each test skips, loudly, where there is no driver.
+//!
+//! `SCRATCHPOOL_SEED=n` gives the random inputs of the run that printed it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helper may fail the test")]
 

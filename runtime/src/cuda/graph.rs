@@ -6,7 +6,7 @@
 //!  …issue steps…                                    nothing is executed yet
 //!  let graph = capture.end()?;
 //!  …
-//!  graph.replay(rows)?;                             rows at most those of the capture
+//!  graph.replay(rows)?;                             all rows of the capture; `rows` of them count
 //! ```
 //!
 //! A piecewise replay replays a graph, asks the pass for the next eager step (the steps before it
@@ -19,10 +19,18 @@
 //! 2. Across its edges, barriers: a replay comes after all that the copy's streams hold, and all
 //!    that they are given next comes after the replay. So a wait of the schedule that crosses an
 //!    edge is covered (see `stream`).
-//! 3. Pointers in the graph are those of the arena, which never moves; the graph holds the arena, so
-//!    a pool may be dropped while its graphs live, and a graph may be dropped while it runs.
-//! 4. A graph is captured for the rows of its pass, and replayed for as many or fewer. How many, its
-//!    kernels read from device memory that the caller keeps up to date.
+//! 3. Pointers in the graph are those of blocks that never move: the arena, and what else its streams
+//!    were [said to use](crate::Device::adopt) before the capture or during it. The graph holds them
+//!    all, so a pool may be dropped while its graphs live, and a graph may be dropped while it runs.
+//!    Other memory that a captured launch was given, by `unsafe`, is the caller's to keep.
+//!
+//! # Rows of a replay
+//!
+//! A graph does again what was captured: every kernel runs with the grid, the shapes and the addresses of
+//! its capture, which are those of the pass's rows. A replay for fewer rows is the caller's to arrange,
+//! in one of two ways: kernels of one's own read the number of rows from device memory that is
+//! brought up to date between replays; or the rows that are not there hold *padding*, values that a
+//! kernel passes over. (The crate `scratchpool-kernels` says for each of its kernels what those are.)
 //!
 //! | during a capture | |
 //! | --- | --- |
@@ -151,7 +159,7 @@ impl Capture {
             lane.leave_step();
             lane.lane.era.set(EAGER);
         }
-        self.shared.close_capture(self.era);
+        self.arenas.append(&mut self.shared.close_capture(self.era));
         joined.and(ended)
     }
 }
@@ -192,18 +200,24 @@ impl Drop for Capture {
 }
 
 impl Graph {
-    /// The most rows it can be replayed for: those of the pass that was captured.
+    /// The rows of the pass that was captured, which are the rows that every replay does: kernels keep the
+    /// grids, shapes and addresses of the capture. The rows that a batch does not have are the caller's
+    /// to pad, in the inputs that are written before the replay, with values that the kernels pass over
+    /// (for its own, the crate `scratchpool-kernels` lists them: `ops`, "Replaying with fewer rows").
     pub const fn max_rows(&self) -> usize {
         self.rows
     }
 
-    /// How many arenas it keeps alive.
+    /// How many blocks it keeps alive: arenas, and other memory that its streams use.
     pub fn arenas(&self) -> usize {
         self.arenas.len()
     }
 
-    /// Replays it for `rows` rows, after all that its streams hold, and before all that they are
-    /// given next.
+    /// Replays it, after all that its streams hold, and before all that they are given next.
+    ///
+    /// `rows` is compared with the rows captured, and changes nothing else: kernels do all rows that were
+    /// captured. For fewer, the rows behind `rows` hold padding, or kernels read their number
+    /// themselves: see [`max_rows`](Self::max_rows).
     ///
     /// # Errors
     ///

@@ -2,10 +2,12 @@
 //!
 //! Invariant: a block is given back once, when nothing in flight can touch it. A plain block (an
 //! arena) waits for the context to be idle before it is freed, or, while a graph is captured, when
-//! that may not be waited for, is put aside and freed later. It is shared: every graph that holds
-//! its pointers holds the block. A stream-ordered block is freed in the order of its stream, after
-//! the streams that may have used it.
+//! that may not be waited for, is put aside and freed later. A stream-ordered block is retired in the
+//! order of its stream, after the streams that may have used it; dropped, it is freed like a plain one.
+//! Either is shared: every graph that may hold its pointers holds the block, and the last one to
+//! let go of it frees it.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
@@ -22,28 +24,19 @@ const NATURAL_ALIGN: u64 = 256;
 #[derive(Debug)]
 pub struct Memory {
     start: CUdeviceptr,
-    kind: Kind,
+    /// `None` where there are no bytes.
+    block: Option<Rc<Block>>,
+    /// The stream that a stream-ordered block was allocated from.
+    ordered: Option<Stream>,
 }
 
-#[derive(Debug)]
-enum Kind {
-    /// No bytes.
-    Nothing,
-    Plain(Rc<Block>),
-    Ordered(Option<Ordered>),
-}
-
-/// A plain allocation.
+/// An allocation, freed when dropped.
 pub(super) struct Block {
     shared: Rc<Shared>,
+    /// Where it starts; 0 once it is another's to free.
     raw: CUdeviceptr,
-}
-
-/// A stream-ordered allocation.
-#[derive(Debug)]
-struct Ordered {
-    stream: Stream,
-    raw: CUdeviceptr,
+    /// The numbers of the streams that were told that they use it.
+    users: RefCell<Vec<u32>>,
 }
 
 /// Bytes to ask for so that an aligned start is found inside.
@@ -70,26 +63,26 @@ impl Memory {
     pub(super) fn plain(shared: &Rc<Shared>, bytes: u64, align: u64) -> Result<Self, Error> {
         let size = padded(bytes, align)?;
         if bytes == 0 {
-            return Ok(Self { start: align, kind: Kind::Nothing });
+            return Ok(Self { start: align, block: None, ordered: None });
         }
         shared.check_no_capture("allocating")?;
         shared.free_put_aside();
         let start =
             raw::allocate(&shared.context, size).map_err(|error| refused(error, bytes, align))?;
-        let block = Rc::new(Block { shared: Rc::clone(shared), raw: start });
-        Ok(Self { start: aligned(start, align), kind: Kind::Plain(block) })
+        let block = Some(Block::new(shared, start));
+        Ok(Self { start: aligned(start, align), block, ordered: None })
     }
 
     pub(super) fn ordered(stream: &Stream, bytes: u64, align: u64) -> Result<Self, Error> {
         stream.check_eager("allocating for a live range (`Backing::PerCall`)")?;
         let size = padded(bytes, align)?;
         if bytes == 0 {
-            return Ok(Self { start: align, kind: Kind::Nothing });
+            return Ok(Self { start: align, block: None, ordered: None });
         }
         let start = raw::allocate_async(stream.give(), size)
             .map_err(|error| refused(error, bytes, align))?;
-        let ordered = Ordered { stream: stream.clone(), raw: start };
-        Ok(Self { start: aligned(start, align), kind: Kind::Ordered(Some(ordered)) })
+        let block = Some(Block::new(&stream.lane.shared, start));
+        Ok(Self { start: aligned(start, align), block, ordered: Some(stream.clone()) })
     }
 
     /// The address of the first byte.
@@ -97,40 +90,49 @@ impl Memory {
         self.start
     }
 
-    /// The block that graphs share.
-    pub(super) fn block(&self) -> Option<&Rc<Block>> {
-        match &self.kind {
-            Kind::Plain(block) => Some(block),
-            Kind::Nothing | Kind::Ordered(_) => None,
+    /// Notes that work of a stream uses the block, so that graphs of the stream keep it.
+    pub(super) fn adopt(&self, stream: &Stream) {
+        let Some(block) = &self.block else { return };
+        let id = stream.lane.id;
+        if block.users.borrow().contains(&id) {
+            return;
         }
+        block.users.borrow_mut().push(id);
+        let mut arenas = stream.lane.arenas.borrow_mut();
+        arenas.retain(|arena| arena.strong_count() > 0);
+        arenas.push(Rc::downgrade(block));
+        // A capture that is going on began without it, and it may be dropped before the end.
+        block.shared.keep(stream, block);
     }
 
     /// Gives it back after all that the streams hold, without waiting here.
     pub(super) fn retire<'s>(
-        mut self,
+        self,
         streams: impl Iterator<Item = &'s Stream>,
     ) -> Result<(), CudaError> {
-        let Kind::Ordered(ordered) = &mut self.kind else { return Ok(()) };
-        let Some(Ordered { stream, raw: start }) = ordered.take() else { return Ok(()) };
+        let (Some(stream), Some(block)) = (self.ordered, self.block) else { return Ok(()) };
         let user = |other: &&Stream| other.lane.id != stream.lane.id;
         for other in streams.filter(user) {
-            if let Err(error) = join(stream.give(), other) {
-                // Unordered, it must not be freed here: its drop waits.
-                *ordered = Some(Ordered { stream, raw: start });
-                return Err(error);
-            }
+            // Where this fails it must not be freed here: the block's drop waits.
+            join(stream.give(), other)?;
         }
-        // SAFETY: allocated from this stream, taken out above, and all streams that may have used
-        // it are joined.
+        // Where a graph has it too, the last of them frees it.
+        let Ok(block) = Rc::try_unwrap(block) else { return Ok(()) };
+        let start = block.into_raw();
+        // SAFETY: allocated from this stream, nobody else's any more, and all streams that may have
+        // used it are joined.
         unsafe { raw::free_async(stream.give(), start) }
     }
 }
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Kind::Ordered(Some(Ordered { stream, raw: start })) = &self.kind {
-            stream.lane.shared.free(*start);
-        }
+impl Block {
+    fn new(shared: &Rc<Shared>, raw: CUdeviceptr) -> Rc<Self> {
+        Rc::new(Self { shared: Rc::clone(shared), raw, users: RefCell::default() })
+    }
+
+    /// The address, which is now the caller's to free.
+    fn into_raw(mut self) -> CUdeviceptr {
+        std::mem::take(&mut self.raw)
     }
 }
 
@@ -142,7 +144,9 @@ impl fmt::Debug for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.shared.free(self.raw);
+        if self.raw != 0 {
+            self.shared.free(self.raw);
+        }
     }
 }
 

@@ -93,6 +93,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverEr
 use cudarc::nvrtc::Ptx;
 use scratchpool_planner::spec::Launch;
 
+use self::memory::Block;
 use self::watch::Watch;
 use crate::device::Device;
 use crate::error::Error;
@@ -142,6 +143,8 @@ struct Taking {
     era: u64,
     lanes: Box<[u32]>,
     open: bool,
+    /// Blocks that its streams began to use while it went on.
+    kept: Vec<Rc<Block>>,
 }
 
 impl Cuda {
@@ -322,15 +325,28 @@ impl Shared {
         let mut captures = self.captures.borrow_mut();
         let era = captures.last().map_or(stream::EAGER, |last| last.era) + 1;
         let lanes = lanes.iter().map(|stream| stream.lane.id).collect();
-        captures.push(Taking { era, lanes, open: true });
+        captures.push(Taking { era, lanes, open: true, kept: Vec::new() });
         era
     }
 
-    fn close_capture(&self, era: u64) {
+    /// Notes the end of a capture; gives the blocks that its streams began to use meanwhile.
+    fn close_capture(&self, era: u64) -> Vec<Rc<Block>> {
+        let mut kept = Vec::new();
         for capture in self.captures.borrow_mut().iter_mut().filter(|it| it.era == era) {
             capture.open = false;
+            kept.append(&mut capture.kept);
         }
         self.free_put_aside();
+        kept
+    }
+
+    /// Keeps a block for the capture that a stream takes part in, if it does.
+    fn keep(&self, stream: &Stream, block: &Rc<Block>) {
+        let era = stream.lane.era.get();
+        let mut captures = self.captures.borrow_mut();
+        if let Some(capture) = captures.iter_mut().find(|it| it.open && it.era == era) {
+            capture.kept.push(Rc::clone(block));
+        }
     }
 
     /// Whether both streams took part in a capture, which is over if `over`.
@@ -421,11 +437,8 @@ unsafe impl Device for Cuda {
     }
 
     fn adopt(&self, streams: &[Stream], memory: &Memory) {
-        let Some(block) = memory.block() else { return };
         for stream in streams {
-            let mut arenas = stream.lane.arenas.borrow_mut();
-            arenas.retain(|arena| arena.strong_count() > 0);
-            arenas.push(Rc::downgrade(block));
+            memory.adopt(stream);
         }
     }
 

@@ -42,8 +42,19 @@ pub struct HostSliceMut<'k, T, const R: usize> {
 }
 
 macro_rules! shaped {
-    ($($slice:ident)*) => {$(
-        impl<T, const R: usize> $slice<'_, T, R> {
+    ($($slice:ident($elements:ty))*) => {$(
+        impl<'k, T, const R: usize> $slice<'k, T, R> {
+            /// Elements and a shape, for implementations of [`HostArgs`]. What is not among the
+            /// elements cannot be reached, whatever the shape says.
+            pub const fn new(elements: $elements, shape: [usize; R]) -> Self {
+                Self { elements, shape }
+            }
+
+            /// The elements, row-major, without their shape.
+            pub const fn into_elements(self) -> $elements {
+                self.elements
+            }
+
             /// The extents, row-major.
             pub const fn shape(&self) -> [usize; R] {
                 self.shape
@@ -76,7 +87,7 @@ macro_rules! shaped {
     )*};
 }
 
-shaped!(HostSlice HostSliceMut);
+shaped!(HostSlice(&'k [T]) HostSliceMut(&'k mut [T]));
 
 impl<T, const R: usize> HostSliceMut<'_, T, R> {
     /// The elements of one row; none where there is no such row.
@@ -148,7 +159,7 @@ where
         // because elements are valid for every bit pattern; shared with nothing exclusive by
         // points 2 and 3 of this module.
         let elements = unsafe { core::slice::from_raw_parts(raw.start, raw.len) };
-        HostSlice { elements, shape: raw.shape }
+        HostSlice::new(elements, raw.shape)
     }
 }
 
@@ -172,7 +183,7 @@ where
     unsafe fn slices<'k>(raw: Self::Raw) -> Self::Slices<'k> {
         // SAFETY: as above, and exclusive by points 2 and 3 of this module.
         let elements = unsafe { core::slice::from_raw_parts_mut(raw.start, raw.len) };
-        HostSliceMut { elements, shape: raw.shape }
+        HostSliceMut::new(elements, raw.shape)
     }
 }
 

@@ -1,0 +1,631 @@
+//! DeepSeek-V4's eager region with its real kernels: one model code for every device.
+//!
+//! What lies between the projections of an attention layer runs here, over [`FlashScratch`] and at its full
+//! widths: queries and KV rows, the indexer in MXFP4, both compressors, the map of chosen entries,
+//! attention over the window and over compressed entries. The projections themselves are given:
+//! random numbers stand for what the matrix products of a real model would leave.
+//!
+//! [`Model::forward`] is generic over the device and its kernels. The pool proves and issues the order of
+//! the scratch. All else is the model's:
+//!
+//! | memory | what it holds | how a launch gets it |
+//! | --- | --- | --- |
+//! | [`Constant`](scratchpool_kernels::Constant) | weights, tables, the inputs of a pass | `on(stream)`, safe |
+//! | [`Persistent`] | caches and results, of the table below | `on(stream)`, `unsafe` |
+//!
+//! # Who touches the persistent memory
+//!
+//! | memory of a layer | written in step (stream) | read in step (stream) | ordered by |
+//! | --- | --- | --- | --- |
+//! | window | `q_proj` (main) | `attention` (main) | the stream |
+//! | C4 state, C4 entries | `q_proj` (main) | `q_proj`, `attention` (main) | the stream |
+//! | C128 state | `compress` (aux1) | `compress` (aux1) | the stream |
+//! | C128 entries | `compress` (aux1) | `attention` (main) | `join` after `compress`; the next pass's `compress` after `fork` |
+//! | key state, keys, logits | `index_topk` (aux0) | `index_topk` (aux0) | the stream |
+//! | chosen | `index_topk` (aux0) | `global_topk` (main) | `join` after `index_topk` |
+//! | attended | `attention` (main) | the host, when all is done | the device is waited for |
+//!
+//! Nothing else touches it: that is the invariant behind the two `unsafe` blocks of this module, and
+//! [`Model::forward`] keeps it.
+
+mod case;
+mod dense;
+
+use scratchpool::cuda::{CaptureMode, Cuda};
+use scratchpool::{Backing, Device, Element, bf16};
+use scratchpool_kernels::cuda::CudaKernels;
+use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
+use scratchpool_kernels::ops::compressor::{
+    Boundaries, Compress, CompressPool, CompressStore, SaveState, States, Store,
+};
+use scratchpool_kernels::ops::indexer_q::{IndexQuery, IndexerQ, Wide};
+use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, IndexerTopk};
+use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
+use scratchpool_kernels::ops::topk_map::{Placement, TopkMap};
+use scratchpool_kernels::reference::cache::EntryFormat;
+use scratchpool_kernels::{Error, In, Kernels, Out, Persistent};
+
+use crate::deepseek::{FlashScratch, flash_scratch};
+
+use self::case::{
+    Activations, COLUMNS, EPSILON, HEAD_SCALE, HEADS, HostLayer, HostPass, INDEX_SCALE, PAGE,
+    SCALE, TOPK, Tables, Tokens, WINDOW_BLOCK, Weights,
+};
+pub use self::case::{Case, MOST_ROWS};
+
+/// Persistent memory as an argument that is read.
+fn reads<'v, T: Element, D: Device, const R: usize>(
+    memory: &'v Persistent<T, D, R>,
+    stream: &'v D::Stream,
+) -> Result<In<'v, T, D, R>, Error> {
+    // SAFETY: the module's table: who writes it is on this stream, or ordered by a declared `after`.
+    unsafe { memory.on(stream) }
+}
+
+/// Persistent memory as an argument that is written.
+fn writes<'v, T: Element, D: Device, const R: usize>(
+    memory: &'v mut Persistent<T, D, R>,
+    stream: &'v D::Stream,
+) -> Result<Out<'v, T, D, R>, Error> {
+    // SAFETY: the module's table, as above, for who reads it too.
+    unsafe { memory.on_mut(stream) }
+}
+
+/// A layer's weights and caches.
+struct Layer<D: Device> {
+    /// Its number in the model.
+    index: usize,
+    /// Tokens of a compressed entry; 0 where there are none.
+    ratio: usize,
+    weights: Weights<D>,
+    window: Persistent<u8, D, 2>,
+    state: Persistent<f32, D, 3>,
+    entries: Persistent<u8, D, 2>,
+    key_state: Persistent<f32, D, 3>,
+    keys: Persistent<u8, D, 2>,
+}
+
+/// Weights, tables and caches, on a device.
+pub struct Model<D: Device> {
+    tables: Tables<D>,
+    layers: Vec<Layer<D>>,
+    logits: Persistent<f32, D, 2>,
+}
+
+/// What a pass reads besides: its tokens, and what projections made of them.
+pub struct Inputs<D: Device> {
+    rows: usize,
+    tokens: Tokens<D>,
+    layers: Vec<Activations<D>>,
+}
+
+/// What a pass leaves behind, for each layer.
+pub struct Results<D: Device> {
+    chosen: Vec<Persistent<i32, D, 2>>,
+    attended: Vec<Persistent<bf16, D, 3>>,
+}
+
+impl<D: Device> Layer<D> {
+    fn new(device: &D, load: &D::Stream, host: &HostLayer) -> Result<Self, Error> {
+        let mut layer = Self {
+            index: host.index,
+            ratio: host.ratio,
+            weights: Weights::new(device, load, &host.weights)?,
+            window: Persistent::new(device, host.window.shape)?,
+            state: Persistent::new(device, host.state.shape)?,
+            entries: Persistent::new(device, host.entries.shape)?,
+            key_state: Persistent::new(device, host.key_state.shape)?,
+            keys: Persistent::new(device, host.keys.shape)?,
+        };
+        layer.window.fill_from(load, &host.window.values)?;
+        layer.state.fill_from(load, &host.state.values)?;
+        layer.entries.fill_from(load, &host.entries.values)?;
+        layer.key_state.fill_from(load, &host.key_state.values)?;
+        layer.keys.fill_from(load, &host.keys.values)?;
+        Ok(layer)
+    }
+}
+
+impl<D: Device> Inputs<D> {
+    fn new(device: &D, load: &D::Stream, host: &HostPass) -> Result<Self, Error> {
+        let tokens = Tokens::new(device, load, &host.tokens)?;
+        let layers = host.layers.iter().map(|layer| Activations::new(device, load, layer));
+        Ok(Self { rows: host.rows, tokens, layers: layers.collect::<Result<_, _>>()? })
+    }
+
+    /// Puts another pass's values in the same places, as a graph needs it.
+    fn replace(&mut self, load: &D::Stream, host: &HostPass) -> Result<(), Error> {
+        self.tokens.replace(load, &host.tokens)?;
+        self.layers.iter_mut().zip(&host.layers).try_for_each(|(to, from)| to.replace(load, from))
+    }
+}
+
+impl<D: Device> Results<D> {
+    fn new(device: &D, layers: usize, rows: usize) -> Result<Self, Error> {
+        let chosen = (0..layers).map(|_| Persistent::new(device, [rows, TOPK]));
+        let attended = (0..layers).map(|_| Persistent::new(device, [rows, HEADS, 512]));
+        Ok(Self {
+            chosen: chosen.collect::<Result<_, _>>()?,
+            attended: attended.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The first `rows` rows, as the host sees them.
+    fn read(&self, load: &D::Stream, rows: usize) -> Result<Found, Error> {
+        let mut found = Found { chosen: Vec::new(), attended: Vec::new() };
+        for (chosen, attended) in self.chosen.iter().zip(&self.attended) {
+            let (mut chosen, mut attended) = (chosen.to_vec(load)?, attended.to_vec(load)?);
+            chosen.truncate(rows * TOPK);
+            attended.truncate(rows * HEADS * 512);
+            found.chosen.push(chosen);
+            found.attended.push(attended);
+        }
+        Ok(found)
+    }
+}
+
+impl<D: Device> Model<D> {
+    /// Puts a case's weights and caches on a device, through a stream of it.
+    ///
+    /// # Errors
+    ///
+    /// What the device refuses.
+    pub fn new(device: &D, load: &D::Stream, case: &Case) -> Result<Self, Error> {
+        let layers = case.layers.iter().map(|layer| Layer::new(device, load, layer));
+        Ok(Self {
+            tables: Tables::new(device, load, &case.tables)?,
+            layers: layers.collect::<Result<_, _>>()?,
+            logits: Persistent::new(device, [MOST_ROWS, COLUMNS * PAGE / 4])?,
+        })
+    }
+
+    /// The eager region of all its layers, in one pass of the pool.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit, and what the device refuses.
+    pub fn forward(
+        &mut self,
+        pass: &mut flash_scratch::Pass<'_, D>,
+        kernels: &impl Kernels<D>,
+        inputs: &Inputs<D>,
+        results: &mut Results<D>,
+    ) -> Result<(), Error> {
+        let Self { tables, layers, logits } = self;
+        let Inputs { tokens, .. } = inputs;
+        let results = results.chosen.iter_mut().zip(&mut results.attended);
+        for ((model, given), (chosen, attended)) in
+            layers.iter_mut().zip(&inputs.layers).zip(results)
+        {
+            let weights = &model.weights;
+            let rope = if model.ratio == 0 { &tables.rope } else { &tables.long_rope };
+            let mut layer = pass.layer(model.index)?;
+            layer.fork()?;
+
+            if let Some(mut step) = layer.index_q()? {
+                let stream = step.stream();
+                let out = step.buffers();
+                kernels.indexer_q(
+                    stream,
+                    IndexerQ {
+                        q: given.index_q.on(stream)?,
+                        positions: tokens.positions.on(stream)?,
+                        rope: Wide::F32(rope.on(stream)?),
+                        weights: Wide::F32(given.index_weights.on(stream)?),
+                        softmax_scale: INDEX_SCALE,
+                        head_scale: HEAD_SCALE,
+                        out: IndexQuery::Mxfp4 {
+                            values: out.index_values.into(),
+                            scales: out.index_scales.into(),
+                            weights: out.index_weights.into(),
+                        },
+                    },
+                )?;
+            }
+
+            // The keys of entries that these tokens finish, then the choice among all of them.
+            if let Some(mut step) = layer.index_topk()? {
+                let stream = step.stream();
+                kernels.save_state(
+                    stream,
+                    SaveState {
+                        kv_score: given.key_kv_score.on(stream)?,
+                        ape: weights.key_ape.on(stream)?,
+                        positions: tokens.positions.on(stream)?,
+                        slots: tokens.state_slots_4.on(stream)?,
+                        state: writes(&mut model.key_state, stream)?,
+                    },
+                )?;
+                kernels.compress(
+                    stream,
+                    Compress {
+                        states: States {
+                            state: reads(&model.key_state, stream)?,
+                            block_table: tables.state_pages_4.on(stream)?,
+                            token_to_req: tokens.requests.on(stream)?,
+                            positions: tokens.positions.on(stream)?,
+                            slots: tokens.state_slots_4.on(stream)?,
+                        },
+                        store: Store {
+                            slots: tokens.entry_slots_4.on(stream)?,
+                            norm_weight: weights.key_norm.on(stream)?,
+                            eps: EPSILON,
+                            rope: rope.on(stream)?,
+                            cache: writes(&mut model.keys, stream)?,
+                            block_size: PAGE / 4,
+                            format: EntryFormat::IndexMxfp4,
+                        },
+                        boundaries: Boundaries::Possible,
+                    },
+                )?;
+                let read = step.buffers();
+                kernels.indexer_logits(
+                    stream,
+                    IndexerLogits {
+                        q: IndexQueryIn::Mxfp4 {
+                            values: read.index_values.into(),
+                            scales: read.index_scales.into(),
+                        },
+                        weights: read.index_weights.into(),
+                        cache: reads(&model.keys, stream)?,
+                        block_size: PAGE / 4,
+                        block_table: tables.pages.on(stream)?,
+                        token_to_req: tokens.requests.on(stream)?,
+                        positions: tokens.positions.on(stream)?,
+                        ratio: 4,
+                        logits: writes(logits, stream)?.slice_rows(0..inputs.rows)?,
+                    },
+                )?;
+                kernels.indexer_topk(
+                    stream,
+                    IndexerTopk {
+                        logits: reads(logits, stream)?.slice_rows(0..inputs.rows)?,
+                        indices: writes(chosen, stream)?,
+                    },
+                )?;
+            }
+
+            if let Some(mut step) = layer.compress()? {
+                let stream = step.stream();
+                kernels.save_state(
+                    stream,
+                    SaveState {
+                        kv_score: given.kv_score.on(stream)?,
+                        ape: weights.ape.on(stream)?,
+                        positions: tokens.positions.on(stream)?,
+                        slots: tokens.state_slots_128.on(stream)?,
+                        state: writes(&mut model.state, stream)?,
+                    },
+                )?;
+                // Both stages are one step, so the second sees what the first wrote.
+                let mut pooled = step.buffers().compressor_kv;
+                kernels.compress_pool(
+                    stream,
+                    CompressPool {
+                        states: States {
+                            state: reads(&model.state, stream)?,
+                            block_table: tables.state_pages_128.on(stream)?,
+                            token_to_req: tokens.requests.on(stream)?,
+                            positions: tokens.positions.on(stream)?,
+                            slots: tokens.state_slots_128.on(stream)?,
+                        },
+                        scratch: pooled.reborrow().into(),
+                        boundaries: Boundaries::Possible,
+                    },
+                )?;
+                kernels.compress_store(
+                    stream,
+                    CompressStore {
+                        scratch: pooled.as_view().into(),
+                        positions: tokens.positions.on(stream)?,
+                        state_slots: tokens.state_slots_128.on(stream)?,
+                        store: Store {
+                            slots: tokens.entry_slots_128.on(stream)?,
+                            norm_weight: weights.norm.on(stream)?,
+                            eps: EPSILON,
+                            rope: rope.on(stream)?,
+                            cache: writes(&mut model.entries, stream)?,
+                            block_size: PAGE / 128,
+                            format: EntryFormat::Main,
+                        },
+                        boundaries: Boundaries::Possible,
+                    },
+                )?;
+            }
+
+            let mut step = layer.q_proj()?;
+            let stream = step.stream();
+            kernels.q_insert(
+                stream,
+                QInsert {
+                    q: Query::Out { from: given.q.on(stream)?, to: step.buffers().q.into() },
+                    kv: given.kv.on(stream)?,
+                    kv_norm: Some(weights.kv_norm.on(stream)?),
+                    positions: tokens.positions.on(stream)?,
+                    slots: tokens.window_slots.on(stream)?,
+                    rope: rope.on(stream)?,
+                    cache: KvCache::Paged {
+                        bytes: writes(&mut model.window, stream)?,
+                        block_size: WINDOW_BLOCK,
+                    },
+                    eps: EPSILON,
+                    norm: true,
+                },
+            )?;
+            if model.ratio == 4 {
+                kernels.save_state(
+                    stream,
+                    SaveState {
+                        kv_score: given.kv_score.on(stream)?,
+                        ape: weights.ape.on(stream)?,
+                        positions: tokens.positions.on(stream)?,
+                        slots: tokens.state_slots_4.on(stream)?,
+                        state: writes(&mut model.state, stream)?,
+                    },
+                )?;
+                kernels.compress(
+                    stream,
+                    Compress {
+                        states: States {
+                            state: reads(&model.state, stream)?,
+                            block_table: tables.state_pages_4.on(stream)?,
+                            token_to_req: tokens.requests.on(stream)?,
+                            positions: tokens.positions.on(stream)?,
+                            slots: tokens.state_slots_4.on(stream)?,
+                        },
+                        store: Store {
+                            slots: tokens.entry_slots_4.on(stream)?,
+                            norm_weight: weights.norm.on(stream)?,
+                            eps: EPSILON,
+                            rope: rope.on(stream)?,
+                            cache: writes(&mut model.entries, stream)?,
+                            block_size: PAGE / 4,
+                            format: EntryFormat::Main,
+                        },
+                        boundaries: Boundaries::Possible,
+                    },
+                )?;
+            }
+            drop(step);
+
+            // From here on the main stream comes after the side streams.
+            layer.join()?;
+            if let Some(mut step) = layer.global_topk()? {
+                let stream = step.stream();
+                let out = step.buffers();
+                kernels.topk_map(
+                    stream,
+                    TopkMap {
+                        topk: reads(chosen, stream)?,
+                        token_to_req: tokens.requests.on(stream)?,
+                        block_table: tables.pages.on(stream)?,
+                        columns: COLUMNS,
+                        valid: tokens.valid.on(stream)?,
+                        block_size: PAGE / 4,
+                        placement: Placement::PackedLeft,
+                        indices: out.topk_indices.into(),
+                        lens: out.topk_lens.into(),
+                    },
+                )?;
+            }
+
+            let mut step = layer.attention()?;
+            let stream = step.stream();
+            let read = step.buffers();
+            let chosen: Option<(In<'_, i32, D, 2>, In<'_, i32, D, 1>)> =
+                match (read.topk_indices, read.topk_lens) {
+                    (Some(indices), Some(lens)) => Some((indices.into(), lens.into())),
+                    // All finished entries, which the host knows.
+                    _ if model.ratio == 128 => {
+                        Some((tokens.finished.on(stream)?, tokens.finished_lens.on(stream)?))
+                    }
+                    _ => None,
+                };
+            let second = match chosen {
+                None => None,
+                Some((indices, lens)) => {
+                    let block_size = PAGE / model.ratio;
+                    let cache = reads(&model.entries, stream)?;
+                    Some(Selected { entries: Entries::Paged { cache, block_size }, indices, lens })
+                }
+            };
+            kernels.attention(
+                stream,
+                Attention {
+                    q: read.q.into(),
+                    first: Selected {
+                        entries: Entries::Paged {
+                            cache: reads(&model.window, stream)?,
+                            block_size: WINDOW_BLOCK,
+                        },
+                        indices: tokens.window.on(stream)?,
+                        lens: tokens.window_lens.on(stream)?,
+                    },
+                    second,
+                    sinks: weights.sinks.on(stream)?,
+                    scale: SCALE,
+                    out: writes(attended, stream)?,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// All caches, as the host sees them.
+    fn caches(&self, load: &D::Stream) -> Result<Vec<Caches>, Error> {
+        self.layers
+            .iter()
+            .map(|layer| {
+                Ok(Caches {
+                    window: layer.window.to_vec(load)?,
+                    state: layer.state.to_vec(load)?,
+                    entries: layer.entries.to_vec(load)?,
+                    key_state: layer.key_state.to_vec(load)?,
+                    keys: layer.keys.to_vec(load)?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// What a pass left behind, for each layer.
+#[derive(Clone, Debug, PartialEq)]
+struct Found {
+    chosen: Vec<Vec<i32>>,
+    attended: Vec<Vec<bf16>>,
+}
+
+/// A layer's caches after all passes.
+#[derive(Clone, Debug, PartialEq)]
+struct Caches {
+    window: Vec<u8>,
+    state: Vec<f32>,
+    entries: Vec<u8>,
+    key_state: Vec<f32>,
+    keys: Vec<u8>,
+}
+
+/// What all passes left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    passes: Vec<Found>,
+    caches: Vec<Caches>,
+}
+
+/// How far attention may be from the host's, of a head's norm: as far as the kernel's own tolerance, and the
+/// rounding of both to bf16.
+const TOLERANCE: f64 = 1e-2;
+
+impl Outcome {
+    /// Compares with what another device found: choices and caches byte for byte, attention within its
+    /// tolerance. Gives the largest difference, of a head's norm.
+    ///
+    /// # Errors
+    ///
+    /// What differs first, in words.
+    pub fn compare(&self, found: &Self) -> Result<f64, String> {
+        let mut worst = 0.0_f64;
+        for (pass, (here, there)) in self.passes.iter().zip(&found.passes).enumerate() {
+            if here.chosen != there.chosen {
+                return Err(format!("pass {pass}: other entries were chosen"));
+            }
+            for (layer, (here, there)) in here.attended.iter().zip(&there.attended).enumerate() {
+                if here.len() != there.len() {
+                    return Err(format!("pass {pass}, layer {layer}: other rows"));
+                }
+                for (head, (here, there)) in here.chunks(512).zip(there.chunks(512)).enumerate() {
+                    let wide = |row: &[bf16]| row.iter().map(|x| x.to_f64()).collect::<Vec<_>>();
+                    let off = dense::distance(&wide(here), &wide(there));
+                    if off.is_nan() || off > TOLERANCE {
+                        let (token, head) = (head / HEADS, head % HEADS);
+                        return Err(format!(
+                            "pass {pass}, layer {layer}, token {token}, head {head}: attention is off by {off:.1e}"
+                        ));
+                    }
+                    worst = worst.max(off);
+                }
+            }
+        }
+        let counts = [self.passes.len(), self.caches.len()];
+        if counts != [found.passes.len(), found.caches.len()] {
+            return Err("other passes or layers".into());
+        }
+        match self.caches.iter().zip(&found.caches).position(|(here, there)| here != there) {
+            Some(layer) => Err(format!("the caches of layer {layer} differ")),
+            None => Ok(worst),
+        }
+    }
+
+    /// Computes the tokens of the last pass anew, in float64 and token by token, from what was given and
+    /// from the caches: keys, entries, choices, attention. Gives the largest difference of
+    /// attention, of a head's norm.
+    ///
+    /// # Errors
+    ///
+    /// What differs first, in words.
+    pub fn verify(&self, case: &Case) -> Result<f64, String> {
+        dense::verify(case, self)
+    }
+}
+
+/// Runs all passes of a case one after the other, with nothing waited for in between.
+///
+/// # Errors
+///
+/// What the device refuses.
+pub fn eager<D: Device>(
+    device: &D,
+    kernels: &impl Kernels<D>,
+    case: &Case,
+    backing: Backing,
+) -> Result<Outcome, Error> {
+    run(device, kernels, case, backing, false)
+}
+
+/// The same with every pass padded to [`MOST_ROWS`] rows, as in a graph.
+///
+/// # Errors
+///
+/// What the device refuses.
+pub fn padded<D: Device>(
+    device: &D,
+    kernels: &impl Kernels<D>,
+    case: &Case,
+) -> Result<Outcome, Error> {
+    run(device, kernels, case, Backing::Arena, true)
+}
+
+fn run<D: Device>(
+    device: &D,
+    kernels: &impl Kernels<D>,
+    case: &Case,
+    backing: Backing,
+    padded: bool,
+) -> Result<Outcome, Error> {
+    let load = device.create_stream("load")?;
+    let dims = flash_scratch::Dims { max_num_tokens: MOST_ROWS };
+    let mut pool = FlashScratch::allocate_with(device, dims, backing)?;
+    let mut model = Model::new(device, &load, case)?;
+    let mut passes = Vec::new();
+    for host in case.passes(padded) {
+        let results = Results::new(device, case.layers.len(), host.rows)?;
+        passes.push((Inputs::new(device, &load, &host)?, results));
+    }
+    for (inputs, results) in &mut passes {
+        let mut pass = pool.begin(inputs.rows)?;
+        model.forward(&mut pass, kernels, inputs, results)?;
+        pass.finish()?;
+    }
+    let found = passes.iter().zip(case.rows());
+    let passes =
+        found.map(|((_, results), rows)| results.read(&load, rows)).collect::<Result<_, _>>();
+    Ok(Outcome { passes: passes?, caches: model.caches(&load)? })
+}
+
+/// Captures one pass of [`MOST_ROWS`] rows into a graph, and replays it for each pass of a case, padded.
+///
+/// # Errors
+///
+/// What the device refuses.
+pub fn replayed(cuda: &Cuda, kernels: &CudaKernels, case: &Case) -> Result<Outcome, Error> {
+    let load = cuda.create_stream("load")?;
+    let dims = flash_scratch::Dims { max_num_tokens: MOST_ROWS };
+    let mut pool = FlashScratch::allocate(cuda, dims)?;
+    let mut model = Model::new(cuda, &load, case)?;
+    let mut results = Results::new(cuda, case.layers.len(), MOST_ROWS)?;
+    let passes = case.passes(true);
+    // Any pass will do: what is captured are shapes and addresses.
+    let mut inputs = Inputs::new(cuda, &load, &case.idle_pass())?;
+    let mut pass = pool.begin(MOST_ROWS)?;
+    let capture = cuda.capture(pass.streams(), pass.num_tokens(), CaptureMode::ThreadLocal)?;
+    model.forward(&mut pass, kernels, &inputs, &mut results)?;
+    pass.finish()?;
+    let graph = capture.end()?;
+    let mut found = Vec::new();
+    for (host, rows) in passes.iter().zip(case.rows()) {
+        inputs.replace(&load, host)?;
+        graph.replay(rows)?;
+        found.push(results.read(&load, rows)?);
+    }
+    Ok(Outcome { passes: found, caches: model.caches(&load)? })
+}
