@@ -431,3 +431,46 @@ fn conflicting_items_with_the_same_neighbours_may_need_another_between_them() {
     let packing = packed(&items, &pairs);
     assert_eq!((packing.total, packing.optimal), (78, true));
 }
+
+/// Two states of the search with the same items left differ in how far those have been raised: taken for
+/// one another, they cost two bytes here.
+#[test]
+fn states_with_the_same_items_left_at_other_floors_are_not_the_same() {
+    let items = [(4, 4), (2, 4), (7, 2), (4, 8), (9, 4), (7, 1), (3, 4), (9, 8), (4, 4), (3, 2)];
+    let pairs = [
+        (0, 2),
+        (1, 2),
+        (0, 3),
+        (1, 3),
+        (1, 4),
+        (3, 4),
+        (0, 5),
+        (1, 5),
+        (2, 5),
+        (3, 5),
+        (4, 5),
+        (1, 6),
+        (2, 6),
+        (4, 6),
+        (5, 6),
+        (0, 7),
+        (1, 7),
+        (4, 7),
+        (5, 7),
+        (0, 8),
+        (1, 8),
+        (2, 8),
+        (4, 8),
+        (5, 8),
+        (6, 8),
+        (0, 9),
+        (1, 9),
+        (3, 9),
+        (4, 9),
+        (5, 9),
+        (6, 9),
+        (8, 9),
+    ];
+    check_against_brute_force(&items, &pairs);
+    assert_eq!(packed(&items, &pairs).total, 30);
+}
