@@ -201,7 +201,9 @@ impl<T: Element, D: Device, const R: usize> Constant<T, D, R> {
 /// The pool knows nothing of it. Order it by steps: let the step that writes it and the steps that
 /// read it be on one stream, or declare `after` from the one to the other (and from the readers to
 /// the next writer, `prev.step` included). Each declared `after` is issued, also where no buffer of
-/// the pool needs it. Dropping it is as safe as for a [`Constant`].
+/// the pool needs it. A sanitized pool does not look at it, and waits so often that it hides what is
+/// missing: run the model on [`Host::random`](scratchpool::Host::random) under many seeds. Dropping it
+/// is as safe as for a [`Constant`].
 ///
 /// ```
 /// use scratchpool::{Device, Host};

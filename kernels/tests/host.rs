@@ -248,7 +248,7 @@ fn tensors_refuse_shapes_that_overflow_and_values_that_do_not_fit() {
     let huge = Tensor::<f32, _, 2>::new(&cpu.device, &cpu.stream, [usize::MAX, 2]);
     assert!(matches!(huge.unwrap_err(), Error::Overflow { .. }));
     let few = Tensor::from_values(&cpu.device, &cpu.stream, [3], &[to_bf16(1.0)]);
-    assert_eq!(few.unwrap_err().to_string(), "1 values were given for a view of 3 elements");
+    assert_eq!(few.unwrap_err().to_string(), "1 values were given for 3 elements");
 }
 
 #[test]

@@ -96,8 +96,10 @@ use std::path::PathBuf;
 ///
 /// The struct with a device parameter, and beside it a module of the same name in snake case, with
 /// `layout` (the numbers, and assertions on them), `LAYOUT` and `SCHEDULE` (the same as tables, also
-/// of the struct, to be read or printed), and the guards `Pass`, `Layer` and one for each step. In use, a pass borrows
-/// the pool, a layer the pass, a step the layer, and views the step.
+/// of the struct, to be read or printed), and the guards `Pass`, `Layer` and one for each step. With a dim
+/// known at start-up the numbers are those of `Plan::new(dims)?`, in place of `layout` and `LAYOUT`. In
+/// use, a pass borrows the pool, a layer the pass, a step the layer, and views the step. Warnings come
+/// in the words of a deprecation, since a macro has no other way to warn.
 ///
 /// | method | what it does |
 /// | --- | --- |

@@ -84,7 +84,7 @@ pub enum Error {
         rows: usize,
     },
     /// A view was to be filled from another number of values than it has elements.
-    #[error("{given} values were given for a view of {expected} elements")]
+    #[error("{given} values were given for {expected} elements")]
     ValueCount {
         /// Values given.
         given: usize,

@@ -26,9 +26,14 @@ pub enum Backing {
     /// larger; the fallback, and the baseline to compare with.
     PerCall,
     /// An arena in which no buffers overlay, with guards between them, poison outside live ranges,
-    /// and a check of every access against the schedule: slow, for finding faults. The variable
-    /// `SCRATCHPOOL_SANITIZE=1` turns every `Arena` into this. What is found is
+    /// and a check of every access to the pool's buffers against the schedule: slow, for finding
+    /// faults. The variable `SCRATCHPOOL_SANITIZE=1` turns every `Arena` into this. What is found is
     /// [`Error::Violation`].
+    ///
+    /// It waits for the device at each step, and so hides races on memory that is not the pool's: look
+    /// for those with `Arena` on [`Host::random`](crate::Host::random), under many seeds. A step that
+    /// reads what a skipped one would have written is no violation: it reads poison, which is NaN in
+    /// every float and -1 in every integer.
     Sanitized,
 }
 
