@@ -10,7 +10,7 @@
 //!
 //! | memory | what it holds | how a launch gets it |
 //! | --- | --- | --- |
-//! | [`Constant`](scratchpool_kernels::Constant) | weights, tables, the inputs of a pass | `on(stream)`, safe |
+//! | [`Constant`] | weights, tables, the inputs of a pass | `on(stream)`, safe |
 //! | [`Persistent`] | caches and results, of the table below | `on(stream)`, `unsafe` |
 //!
 //! # Who touches the persistent memory
@@ -43,7 +43,7 @@ use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, Indexe
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
 use scratchpool_kernels::ops::topk_map::{Placement, TopkMap};
 use scratchpool_kernels::reference::cache::EntryFormat;
-use scratchpool_kernels::{Error, In, Kernels, Out, Persistent};
+use scratchpool_kernels::{Constant, Error, In, Kernels, Out, Persistent};
 
 use crate::deepseek::{FlashScratch, flash_scratch};
 
@@ -164,6 +164,61 @@ impl<D: Device> Results<D> {
     }
 }
 
+/// A compressor of ratio 4: of a layer's entries, or of its indexer's keys.
+struct ByFour<'l, D: Device> {
+    kv_score: &'l Constant<f32, D, 2>,
+    ape: &'l Constant<f32, D, 2>,
+    norm: &'l Constant<f32, D, 1>,
+    rope: &'l Constant<f32, D, 2>,
+    state: &'l mut Persistent<f32, D, 3>,
+    entries: &'l mut Persistent<u8, D, 2>,
+    format: EntryFormat,
+}
+
+impl<D: Device> ByFour<'_, D> {
+    /// Saves the tokens' partial states, and writes the entries that these tokens finish.
+    fn compress(
+        self,
+        kernels: &impl Kernels<D>,
+        stream: &D::Stream,
+        tables: &Tables<D>,
+        tokens: &Tokens<D>,
+    ) -> Result<(), Error> {
+        kernels.save_state(
+            stream,
+            SaveState {
+                kv_score: self.kv_score.on(stream)?,
+                ape: self.ape.on(stream)?,
+                positions: tokens.positions.on(stream)?,
+                slots: tokens.state_slots_4.on(stream)?,
+                state: writes(self.state, stream)?,
+            },
+        )?;
+        kernels.compress(
+            stream,
+            Compress {
+                states: States {
+                    state: reads(self.state, stream)?,
+                    block_table: tables.state_pages_4.on(stream)?,
+                    token_to_req: tokens.requests.on(stream)?,
+                    positions: tokens.positions.on(stream)?,
+                    slots: tokens.state_slots_4.on(stream)?,
+                },
+                store: Store {
+                    slots: tokens.entry_slots_4.on(stream)?,
+                    norm_weight: self.norm.on(stream)?,
+                    eps: EPSILON,
+                    rope: self.rope.on(stream)?,
+                    cache: writes(self.entries, stream)?,
+                    block_size: PAGE / 4,
+                    format: self.format,
+                },
+                boundaries: Boundaries::Possible,
+            },
+        )
+    }
+}
+
 impl<D: Device> Model<D> {
     /// Puts a case's weights and caches on a device, through a stream of it.
     ///
@@ -226,38 +281,16 @@ impl<D: Device> Model<D> {
             // The keys of entries that these tokens finish, then the choice among all of them.
             if let Some(mut step) = layer.index_topk()? {
                 let stream = step.stream();
-                kernels.save_state(
-                    stream,
-                    SaveState {
-                        kv_score: given.key_kv_score.on(stream)?,
-                        ape: weights.key_ape.on(stream)?,
-                        positions: tokens.positions.on(stream)?,
-                        slots: tokens.state_slots_4.on(stream)?,
-                        state: writes(&mut model.key_state, stream)?,
-                    },
-                )?;
-                kernels.compress(
-                    stream,
-                    Compress {
-                        states: States {
-                            state: reads(&model.key_state, stream)?,
-                            block_table: tables.state_pages_4.on(stream)?,
-                            token_to_req: tokens.requests.on(stream)?,
-                            positions: tokens.positions.on(stream)?,
-                            slots: tokens.state_slots_4.on(stream)?,
-                        },
-                        store: Store {
-                            slots: tokens.entry_slots_4.on(stream)?,
-                            norm_weight: weights.key_norm.on(stream)?,
-                            eps: EPSILON,
-                            rope: rope.on(stream)?,
-                            cache: writes(&mut model.keys, stream)?,
-                            block_size: PAGE / 4,
-                            format: EntryFormat::IndexMxfp4,
-                        },
-                        boundaries: Boundaries::Possible,
-                    },
-                )?;
+                let keys = ByFour {
+                    kv_score: &given.key_kv_score,
+                    ape: &weights.key_ape,
+                    norm: &weights.key_norm,
+                    rope,
+                    state: &mut model.key_state,
+                    entries: &mut model.keys,
+                    format: EntryFormat::IndexMxfp4,
+                };
+                keys.compress(kernels, stream, tables, tokens)?;
                 let read = step.buffers();
                 kernels.indexer_logits(
                     stream,
@@ -353,38 +386,16 @@ impl<D: Device> Model<D> {
                 },
             )?;
             if model.ratio == 4 {
-                kernels.save_state(
-                    stream,
-                    SaveState {
-                        kv_score: given.kv_score.on(stream)?,
-                        ape: weights.ape.on(stream)?,
-                        positions: tokens.positions.on(stream)?,
-                        slots: tokens.state_slots_4.on(stream)?,
-                        state: writes(&mut model.state, stream)?,
-                    },
-                )?;
-                kernels.compress(
-                    stream,
-                    Compress {
-                        states: States {
-                            state: reads(&model.state, stream)?,
-                            block_table: tables.state_pages_4.on(stream)?,
-                            token_to_req: tokens.requests.on(stream)?,
-                            positions: tokens.positions.on(stream)?,
-                            slots: tokens.state_slots_4.on(stream)?,
-                        },
-                        store: Store {
-                            slots: tokens.entry_slots_4.on(stream)?,
-                            norm_weight: weights.norm.on(stream)?,
-                            eps: EPSILON,
-                            rope: rope.on(stream)?,
-                            cache: writes(&mut model.entries, stream)?,
-                            block_size: PAGE / 4,
-                            format: EntryFormat::Main,
-                        },
-                        boundaries: Boundaries::Possible,
-                    },
-                )?;
+                let entries = ByFour {
+                    kv_score: &given.kv_score,
+                    ape: &weights.ape,
+                    norm: &weights.norm,
+                    rope,
+                    state: &mut model.state,
+                    entries: &mut model.entries,
+                    format: EntryFormat::Main,
+                };
+                entries.compress(kernels, stream, tables, tokens)?;
             }
             drop(step);
 

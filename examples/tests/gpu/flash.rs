@@ -21,18 +21,26 @@ const STEPS: [&str; 6] =
     ["index_q", "index_topk", "compress", "q_proj", "global_topk", "attention"];
 
 /// Every step at work, none delayed.
-pub(crate) const PLAIN: Habit<'_> = Habit { delayed: None, lazy: false };
+pub(crate) const PLAIN: Habit<'_> = Habit { delayed: Delayed::None, lazy: false };
 
 /// Every step at work, one delayed.
 const fn late(step: &str) -> Habit<'_> {
-    Habit { delayed: Some(step), lazy: false }
+    Habit { delayed: Delayed::Step(step), lazy: false }
+}
+
+/// Which step waits [`DELAY`] before it starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Delayed<'a> {
+    None,
+    Step(&'a str),
+    /// Another one in each layer, or none.
+    Any,
 }
 
 /// What is done at each step besides its own work.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Habit<'a> {
-    /// The step that waits [`DELAY`] before it starts; `"any"` is another one in each layer.
-    pub(crate) delayed: Option<&'a str>,
+    pub(crate) delayed: Delayed<'a>,
     /// Whether parts of a layer launch nothing now and then, or are not asked for.
     pub(crate) lazy: bool,
 }
@@ -51,8 +59,9 @@ impl<'a> Mood<'a> {
     fn of(habit: Habit<'a>, tag: u32) -> Self {
         let bits = tag.wrapping_mul(0x9e37_79b9).rotate_left(13).wrapping_mul(0x85eb_ca6b) >> 16;
         let delayed = match habit.delayed {
-            Some("any") => STEPS.get(bits as usize % 8).copied(),
-            delayed => delayed,
+            Delayed::None => None,
+            Delayed::Step(step) => Some(step),
+            Delayed::Any => STEPS.get(bits as usize % 8).copied(),
         };
         let idle = [4, 5, 6, 7].map(|bit| habit.lazy && bits >> bit & 1 == 1);
         Self { delayed, idle, absent: bits >> 8 & 1 == 1 }
@@ -205,7 +214,7 @@ fn every_read_sees_its_own_layers_value_on_the_host() {
 fn what_is_left_out_around_idle_steps_is_not_missed_on_the_host() {
     for seed in 0..30 {
         let lab = HostLab::new(Host::random(seed));
-        let habit = Habit { delayed: None, lazy: true };
+        let habit = Habit { delayed: Delayed::None, lazy: true };
         assert_eq!(run(&lab, Backing::Arena, 16, [1, 0, 2, 1], habit).unwrap(), 0, "seed {seed}");
     }
 }
@@ -247,7 +256,7 @@ fn every_read_sees_its_own_layers_value_with_any_step_delayed_on_the_gpu() {
 fn what_is_left_out_around_idle_steps_is_not_missed_on_the_gpu() {
     let Some(turn) = gpu("what is left out around idle steps is not missed") else { return };
     let passes = 4 * setting("SCRATCHPOOL_GPU_DELAYED", 64);
-    let habit = Habit { delayed: Some("any"), lazy: true };
+    let habit = Habit { delayed: Delayed::Any, lazy: true };
     let rows = ROWS.into_iter().cycle().take(passes);
     let wrong = run(&turn.gpu, Backing::Arena, 8192, rows, habit).unwrap();
     say(&format!("RESULT flash, {passes} passes, idle and delayed steps: {wrong} wrong words"));
