@@ -17,13 +17,13 @@ use std::rc::Rc;
 
 use scratchpool::tables::{Launch, LayoutTable, ScheduleTable};
 use scratchpool::{Device, Error, scratch_pool};
-use scratchpool_examples::prove::PASSES;
-use scratchpool_examples::prove::declared::Declared;
-use scratchpool_examples::prove::issue::{Call, Issued, calls, program};
-use scratchpool_examples::prove::machine::explore;
-use scratchpool_examples::prove::memory::corruption;
-use scratchpool_examples::prove::program::Program;
 use scratchpool_planner::plan::plan;
+use scratchpool_prover::PASSES;
+use scratchpool_prover::declared::Declared;
+use scratchpool_prover::issue::{Call, Issued, calls, program};
+use scratchpool_prover::machine::explore;
+use scratchpool_prover::memory::corruption;
+use scratchpool_prover::program::Program;
 
 /// A device that executes nothing and keeps the calls that order work.
 #[derive(Clone, Debug, Default)]
@@ -159,13 +159,13 @@ fn check(declared: &Declared, table: &ScheduleTable, layout: &LayoutTable, log: 
         }
     }
 
-    // The calls are those that the issue plan stands for, so what `prove::waits` finds of the one holds for the other.
+    // The calls are those that the issue plan stands for, so what `prover::waits` finds of the one holds for the other.
     let planned = plan(&declared.spec()).unwrap();
     let (stood_for, _) = calls(declared, &planned.explain().issue_plan(), PASSES, &|_| false);
     let plain =
         |calls: &[Call]| calls.iter().filter(|call| !matches!(call, Call::Record { .. })).count();
     assert_eq!(plain(log), plain(&stood_for));
-    scratchpool_examples::prove::waits::check(declared, &planned).unwrap();
+    scratchpool_prover::waits::check(declared, &planned).unwrap();
 }
 
 /// Declares a pool in the Rust spelling and in that of the explorer, runs three passes, and checks the log.

@@ -62,7 +62,7 @@ impl Declared {
     /// words apart by blanks, where `kind` is `dependent` or `early`.
     ///
     /// ```
-    /// use scratchpool_examples::prove::declared::Declared;
+    /// use scratchpool_prover::declared::Declared;
     /// let declared = Declared::new(&[0], &[("a", None, 256)], "
     ///     produce main + a
     ///     consume side == 0 > produce - a

@@ -12,18 +12,21 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use scratchpool_examples::prove::PASSES;
-use scratchpool_examples::prove::declared::Declared;
-use scratchpool_examples::prove::judge::{Outcome, compare, judge};
-use scratchpool_examples::prove::machine::explore;
-use scratchpool_examples::prove::memory::{What, collision};
-use scratchpool_examples::prove::program::Program;
-use scratchpool_examples::prove::waits;
 use scratchpool_planner::config;
 use scratchpool_planner::error::{Error, Fault};
 use scratchpool_planner::plan::{analyze, plan};
 use scratchpool_planner::spec::Value;
 use scratchpool_planner::toml_spec;
+use scratchpool_prover::PASSES;
+use scratchpool_prover::declared::Declared;
+use scratchpool_prover::judge::{Outcome, compare, judge};
+use scratchpool_prover::machine::explore;
+use scratchpool_prover::memory::{What, collision};
+use scratchpool_prover::program::Program;
+use scratchpool_prover::waits;
+
+/// The crate of examples, for the models' configurations and its specs.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
 const TOKENS: u64 = 8192;
 
@@ -51,7 +54,7 @@ struct Model {
 
 impl Model {
     fn new(file: &str, heads: u64, total: u64) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(file);
+        let path = Path::new(EXAMPLES).join("configs").join(file);
         let config = config::load(&path).unwrap().names;
         let value = |name: &str| &config.iter().find(|(each, _)| each == name).unwrap().1;
         let integer = |name: &str| match value(name) {
@@ -440,7 +443,7 @@ fn a_host_callback_or_copy_is_a_reader_like_any_other() {
 
 #[test]
 fn a_chain_of_three_programmatic_launches_whose_middle_never_waits_is_refused() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs/early-launch.toml");
+    let path = Path::new(EXAMPLES).join("specs/early-launch.toml");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, errors) = analyze(&toml_spec::read(&text, ".".as_ref()).whole().unwrap());
     assert_eq!(codes(&errors), ["not_exclusive"]);

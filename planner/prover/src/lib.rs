@@ -1,7 +1,7 @@
 //! The prover, proved: every order of execution of small schedules, against the planner's word.
 //!
 //! The planner says that no order which streams and events allow corrupts a pool that it accepts, and
-//! that whatever it refuses would. This room finds out by trying. It shares no code with the planner:
+//! that whatever it refuses would. This crate finds out by trying. It shares no code with the planner:
 //! [`machine`] is a small GPU of streams, events and launch kinds, and knows no happens-before; [`program`]
 //! unrolls a declared schedule for it, word by word from the spec format's "Nodes", "Edges" and "Live
 //! ranges"; [`memory`] executes tagged writes and reads on the bytes of a layout; [`judge`] holds the

@@ -1,17 +1,17 @@
 //! Layouts of random schedules: safe for whatever sizes a start-up brings, and the same however groups are listed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use scratchpool_examples::prove::PASSES;
-use scratchpool_examples::prove::declared::Declared;
-use scratchpool_examples::prove::machine::explore_within;
-use scratchpool_examples::prove::memory::{Layout, corruption};
-use scratchpool_examples::prove::program::Program;
-use scratchpool_examples::prove::random::declared;
-use scratchpool_examples::prove::rng::Rng;
 use scratchpool_planner::expr::{Expr, Kind};
 use scratchpool_planner::place::place;
 use scratchpool_planner::plan::{Plan, plan};
 use scratchpool_planner::spec::{Dim, DimValue, Name, Span};
+use scratchpool_prover::PASSES;
+use scratchpool_prover::declared::Declared;
+use scratchpool_prover::machine::explore_within;
+use scratchpool_prover::memory::{Layout, corruption};
+use scratchpool_prover::program::Program;
+use scratchpool_prover::random::declared;
+use scratchpool_prover::rng::Rng;
 
 /// Random schedules that are accepted, with their plans.
 fn accepted(count: usize) -> impl Iterator<Item = (Declared, Plan)> {

@@ -1,6 +1,6 @@
 //! Streams, events and launch kinds, executed: which sets of nodes can have ended, and what can run then.
 //!
-//! See [`prove`](super) for the rules and for why a state is a set of ended nodes.
+//! See the [crate](super) for the rules and for why a state is a set of ended nodes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,7 +1,7 @@
 //! Tries the planner against every order of execution of many schedules, and prints what came of it.
 //!
 //! ```text
-//! cargo run --release -p scratchpool-examples --bin prove -- [--stride N] [--random N] [--threads N]
+//! cargo run --release -p scratchpool-prover --bin prove -- [--stride N] [--random N] [--threads N]
 //! ```
 //!
 //! With a stride of N, of each family every N-th schedule is judged; 1, the default, leaves nothing out. Exits with 1 if
@@ -33,15 +33,15 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use scratchpool_examples::prove::PASSES;
-use scratchpool_examples::prove::declared::Declared;
-use scratchpool_examples::prove::family::{FAMILIES, Tally};
-use scratchpool_examples::prove::judge::{Judged, Outcome, judge, judge_within};
-use scratchpool_examples::prove::machine::explore_within;
-use scratchpool_examples::prove::program::Program;
-use scratchpool_examples::prove::random::{declared, shrink};
-use scratchpool_examples::prove::waits::{self, Waits};
 use scratchpool_planner::plan::plan;
+use scratchpool_prover::PASSES;
+use scratchpool_prover::declared::Declared;
+use scratchpool_prover::family::{FAMILIES, Tally};
+use scratchpool_prover::judge::{Judged, Outcome, judge, judge_within};
+use scratchpool_prover::machine::explore_within;
+use scratchpool_prover::program::Program;
+use scratchpool_prover::random::{declared, shrink};
+use scratchpool_prover::waits::{self, Waits};
 
 fn main() -> ExitCode {
     let mut options = (1_usize, 8_000_usize, 1_usize);

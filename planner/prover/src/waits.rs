@@ -1,6 +1,6 @@
 //! The waits that are issued, by executing what is issued: enough, none implied, and needed where it is said.
 //!
-//! The prover's claim, the planner's reduction, and its report of what needs each wait are three things; this room
+//! The prover's claim, the planner's reduction, and its report of what needs each wait are three things; this module
 //! holds the second and the third to executions of the *issued calls*, not of the spec:
 //!
 //! - **enough**: with all waits of the issue plan, exactly those steps can run at once that can under the declaration;

@@ -2,20 +2,20 @@
 //! the command `prove`; its documentation shows what came of it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use scratchpool_examples::prove::PASSES;
-use scratchpool_examples::prove::declared::Declared;
-use scratchpool_examples::prove::family::{FAMILIES, Tally};
-use scratchpool_examples::prove::judge::{Outcome, judge, judge_within};
-use scratchpool_examples::prove::machine::{
-    allows, every_order, explore, explore_within, overlapping_intervals,
-};
-use scratchpool_examples::prove::memory::{Findings, What, collision, corruption, run, shared};
-use scratchpool_examples::prove::program::{Access, Program};
-use scratchpool_examples::prove::random::{declared, shrink};
-use scratchpool_examples::prove::waits;
 use scratchpool_planner::error::Fault;
 use scratchpool_planner::plan::{analyze, plan};
 use scratchpool_planner::toml_spec;
+use scratchpool_prover::PASSES;
+use scratchpool_prover::declared::Declared;
+use scratchpool_prover::family::{FAMILIES, Tally};
+use scratchpool_prover::judge::{Outcome, judge, judge_within};
+use scratchpool_prover::machine::{
+    allows, every_order, explore, explore_within, overlapping_intervals,
+};
+use scratchpool_prover::memory::{Findings, What, collision, corruption, run, shared};
+use scratchpool_prover::program::{Access, Program};
+use scratchpool_prover::random::{declared, shrink};
+use scratchpool_prover::waits;
 
 /// Fails with the smallest schedule that shows the first disagreement.
 fn agree(tally: &Tally, judge: &dyn Fn(&Declared) -> Result<(), String>) {
