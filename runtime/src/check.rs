@@ -22,8 +22,7 @@
 //! buffer shares bytes with it, the other's present range started earlier and is before it as a whole.
 //! (Ranges before the present one are before that by the first rule.)
 
-use scratchpool_planner::spec::Launch;
-use scratchpool_planner::tables::{LayoutTable, ScheduleTable, StepInLayer};
+use crate::tables::{Launch, LayoutTable, ScheduleTable, StepInLayer};
 
 /// What the constants get wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

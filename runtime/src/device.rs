@@ -7,7 +7,7 @@
 //! or a record that would change nothing is left out where the device can tell
 //! ([`issued`](Device::issued)).
 
-use scratchpool_planner::spec::Launch;
+use crate::tables::Launch;
 
 use crate::element::Element;
 use crate::error::Error;
@@ -188,7 +188,7 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         value: u8,
     ) -> Result<Option<usize>, Error> {
         // SAFETY: the caller's promise.
-        unsafe { crate::sanitize::find_other(self, stream, from, bytes, value) }
+        unsafe { find_other(self, stream, from, bytes, value) }
     }
 
     /// A digest of device bytes, after all that `stream` holds so far: equal for equal bytes, and
@@ -204,7 +204,7 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         bytes: usize,
     ) -> Result<u64, Error> {
         // SAFETY: the caller's promise.
-        unsafe { crate::sanitize::digest(self, stream, from, bytes) }
+        unsafe { digest(self, stream, from, bytes) }
     }
 
     /// An address in a view of `stream`'s that was handed to another stream, each once, where the
@@ -231,4 +231,79 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     ) -> Result<(), Error> {
         crate::view::write(self, view, values)
     }
+}
+
+/// The default of [`Device::find_other`], which reads piece by piece.
+///
+/// # Safety
+///
+/// As there.
+unsafe fn find_other<D: Device>(
+    device: &D,
+    stream: &D::Stream,
+    from: *const u8,
+    bytes: usize,
+    value: u8,
+) -> Result<Option<usize>, Error> {
+    let mut found = None;
+    // SAFETY: the caller's promise.
+    unsafe {
+        pieces(device, stream, from, bytes, |start, piece| {
+            if found.is_none() {
+                found = piece.iter().position(|byte| *byte != value).map(|at| start + at);
+            }
+        })
+    }?;
+    Ok(found)
+}
+
+/// The default of [`Device::digest`], which reads piece by piece.
+///
+/// # Safety
+///
+/// As there.
+unsafe fn digest<D: Device>(
+    device: &D,
+    stream: &D::Stream,
+    from: *const u8,
+    bytes: usize,
+) -> Result<u64, Error> {
+    let mut sum = 0_u64;
+    // SAFETY: the caller's promise.
+    unsafe {
+        pieces(device, stream, from, bytes, |start, piece| {
+            for (at, byte) in piece.iter().enumerate() {
+                sum = sum.wrapping_add(weigh((start + at) as u64, *byte));
+            }
+        })
+    }?;
+    Ok(sum)
+}
+
+/// What a byte adds to a digest at its place. The order of adding does not matter.
+const fn weigh(at: u64, byte: u8) -> u64 {
+    let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(byte as u64 + 1)
+}
+
+/// Reads device bytes in pieces of bounded size.
+unsafe fn pieces<D: Device>(
+    device: &D,
+    stream: &D::Stream,
+    from: *const u8,
+    bytes: usize,
+    mut each: impl FnMut(usize, &[u8]),
+) -> Result<(), Error> {
+    const PIECE: usize = 1 << 20;
+    let mut buffer = vec![0; bytes.min(PIECE)];
+    let mut start = 0;
+    while start < bytes {
+        let length = PIECE.min(bytes - start);
+        let Some(piece) = buffer.get_mut(..length) else { break };
+        // SAFETY: the caller's promise, for a part of the bytes.
+        unsafe { device.read_bytes(stream, from.wrapping_add(start), piece) }?;
+        each(start, piece);
+        start += length;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@
 //! Invariant, relied on wherever device bytes become host values: an [`Element`] is plain old data
 //! without padding, valid for every bit pattern, of the size that its [`DType`] states.
 
-use scratchpool_planner::spec::DType;
+use crate::tables::DType;
 
 pub use half::{bf16, f16};
 

@@ -13,7 +13,11 @@
 
 use std::sync::Arc;
 
-use crate::host::Order;
+#[cfg(feature = "cuda")]
+use crate::cuda::error::CudaError;
+use crate::order::Order;
+use crate::size::SizeError;
+use crate::violation::Violation;
 
 /// A failure of the runtime.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -109,7 +113,7 @@ pub enum Error {
     },
     /// Dims given at start-up that make a buffer impossible.
     #[error(transparent)]
-    Size(#[from] crate::size::SizeError),
+    Size(#[from] SizeError),
     /// The caller handed in another number of streams than the schedule names.
     #[error("{given} streams were handed in for a schedule that names {expected}")]
     StreamCount {
@@ -158,11 +162,11 @@ pub enum Error {
     OrderLost,
     /// The sanitizer found a use of the pool that its schedule does not allow.
     #[error(transparent)]
-    Violation(Box<crate::sanitize::Violation>),
+    Violation(Box<Violation>),
     /// A failure of the CUDA device.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
-    Cuda(#[from] crate::cuda::CudaError),
+    Cuda(#[from] CudaError),
     /// A failure that the device reports.
     #[error("the device failed: {0}")]
     Device(Arc<dyn std::error::Error + Send + Sync>),

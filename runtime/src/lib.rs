@@ -23,12 +23,27 @@
 //! | [`tables`] | the constant schedule and layout that the macro emits |
 //! | `generated` | what generated code calls; not for people |
 //!
+//! # Levels
+//!
+//! A file imports files of the levels above its own row, and of its own folder those that the folder's
+//! table allows. Nothing imports in a circle.
+//!
+//! | level | files | what they are |
+//! | --- | --- | --- |
+//! | 0 | [`tables`] | the vocabulary shared with the macro |
+//! | 1 | `element`, `size`, `check`, `order`, `violation`, `cuda/error` | what stands by itself |
+//! | 2 | `error` | everything that can go wrong |
+//! | 3 | `device` | what a pool needs of a device |
+//! | 4 | `view` | typed views |
+//! | 5 | `host/*`, `cuda/*` | the devices |
+//! | 5 | `pool/*` | pools, for any device |
+//!
 //! # Safety
 //!
 //! What safe code can do with a pool cannot race, given a declaration that names every access.
 //! That rests on three things, each kept in one place: the order is issued as declared (the
-//! invariant of `walk.rs`), views of overlapping bytes cannot be held together (borrows, in
-//! `pool.rs`), and views point into live memory (the invariant of `view.rs`). On the host even a
+//! invariant of `pool/walk.rs`), views of overlapping bytes cannot be held together (borrows, in
+//! `pool/guards.rs`), and views point into live memory (the invariant of `view.rs`). On the host even a
 //! wrong schedule cannot race in memory: kernels run one at a time.
 
 mod check;
@@ -38,35 +53,25 @@ mod device;
 mod element;
 mod error;
 mod host;
-mod known;
-mod plan;
+mod order;
 mod pool;
-mod sanitize;
 mod size;
-mod storage;
+pub mod tables;
 mod view;
-mod walk;
+mod violation;
 
 pub use device::Device;
 pub use element::{Element, bf16, bool8, e8m0, f8e4m3, f8e5m2, f16};
 pub use error::Error;
 pub use host::{
-    Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, Order, RawView,
+    Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, RawView,
 };
-pub use plan::MemoryReport;
-pub use sanitize::{MissingEdge, Violation, ViolationKind};
+pub use order::Order;
+pub use pool::{Backing, MemoryReport};
 pub use scratchpool_macros::scratch_pool;
 pub use size::SizeError;
-pub use storage::Backing;
 pub use view::{View, ViewMut};
-
-/// The constant schedule and layout of a pool, as the macro emits them.
-pub mod tables {
-    pub use scratchpool_planner::spec::{DType, Launch};
-    pub use scratchpool_planner::tables::{
-        BufferRow, LayerKind, LayoutTable, ScheduleTable, StepInLayer, StepRow, WaitRow,
-    };
-}
+pub use violation::{MissingEdge, Violation, ViolationKind};
 
 /// What generated code is made of. Not for people: contracts may change with the macro.
 #[doc(hidden)]
@@ -79,7 +84,7 @@ pub mod generated {
     pub mod check {
         pub use crate::check::*;
     }
-    pub use crate::plan::{Described, Place, Plan};
+    pub use crate::pool::{Described, Place, Plan};
     pub use crate::pool::{LayerCore, PassCore, PoolCore, StepCore, UbatchCore};
     pub use crate::size::tensor_bytes;
 }

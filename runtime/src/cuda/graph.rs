@@ -45,9 +45,11 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaGraph, CudaStream};
 
-use super::memory::Block;
-use super::stream::{EAGER, Stream, barrier, fork_from_first, join_into_first};
-use super::{Cuda, CudaError, Shared, raw};
+use super::device::Cuda;
+use super::error::CudaError;
+use super::raw;
+use super::state::{Block, EAGER, Shared};
+use super::stream::{Stream, barrier, fork_from_first, join_into_first};
 use crate::error::Error;
 
 /// What other calls of the process may do while a graph is captured.
@@ -118,7 +120,7 @@ impl Cuda {
         barrier(&lanes)?;
         let first = first.clone();
         raw::named("cuStreamBeginCapture", first.give().begin_capture(mode.raw()))?;
-        let era = self.shared.open_capture(&lanes);
+        let era = self.shared.open_capture(lanes.iter().map(|lane| lane.lane.id).collect());
         for lane in &lanes {
             lane.lane.era.set(era);
         }

@@ -4,13 +4,14 @@ use core::ffi::c_void;
 use core::marker::PhantomData;
 
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig};
-use scratchpool_planner::spec::Launch;
 
+use super::error::CudaError;
+use super::raw;
 use super::stream::Stream;
-use super::{CudaError, raw};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
+use crate::tables::Launch;
 use crate::view::{View, ViewMut};
 
 /// The most arguments that a launch takes.

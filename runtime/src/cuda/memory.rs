@@ -7,14 +7,14 @@
 //! Either is shared: every graph that may hold its pointers holds the block, and the last one to
 //! let go of it frees it.
 
-use std::cell::RefCell;
-use std::fmt;
 use std::rc::Rc;
 
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::error::CudaError;
+use super::raw;
+use super::state::{Block, Shared};
 use super::stream::{Stream, join};
-use super::{CudaError, Shared, raw};
 use crate::error::Error;
 
 /// Every allocation of the driver is aligned to this at least.
@@ -28,15 +28,6 @@ pub struct Memory {
     block: Option<Rc<Block>>,
     /// The stream that a stream-ordered block was allocated from.
     ordered: Option<Stream>,
-}
-
-/// An allocation, freed when dropped.
-pub(super) struct Block {
-    shared: Rc<Shared>,
-    /// Where it starts; 0 once it is another's to free.
-    raw: CUdeviceptr,
-    /// The numbers of the streams that were told that they use it.
-    users: RefCell<Vec<u32>>,
 }
 
 /// Bytes to ask for so that an aligned start is found inside.
@@ -102,7 +93,7 @@ impl Memory {
         arenas.retain(|arena| arena.strong_count() > 0);
         arenas.push(Rc::downgrade(block));
         // A capture that is going on began without it, and it may be dropped before the end.
-        block.shared.keep(stream, block);
+        block.shared.keep(stream.lane.era.get(), block);
     }
 
     /// Gives it back after all that the streams hold, without waiting here.
@@ -122,31 +113,6 @@ impl Memory {
         // SAFETY: allocated from this stream, nobody else's any more, and all streams that may have
         // used it are joined.
         unsafe { raw::free_async(stream.give(), start) }
-    }
-}
-
-impl Block {
-    fn new(shared: &Rc<Shared>, raw: CUdeviceptr) -> Rc<Self> {
-        Rc::new(Self { shared: Rc::clone(shared), raw, users: RefCell::default() })
-    }
-
-    /// The address, which is now the caller's to free.
-    fn into_raw(mut self) -> CUdeviceptr {
-        std::mem::take(&mut self.raw)
-    }
-}
-
-impl fmt::Debug for Block {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({:#x})", self.raw)
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if self.raw != 0 {
-            self.shared.free(self.raw);
-        }
     }
 }
 

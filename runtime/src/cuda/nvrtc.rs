@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts};
 use libloading::Library;
 
-use super::CudaError;
+use super::error::CudaError;
 
 /// The variable that names a folder to look into first, or the one above it.
 const FOLDER_VARIABLE: &str = "SCRATCHPOOL_NVRTC";

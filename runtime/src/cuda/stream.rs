@@ -31,13 +31,11 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaEvent, CudaStream};
-use scratchpool_planner::spec::Launch;
 
-use super::memory::Block;
-use super::{CudaError, Shared, raw};
-
-/// The era of work that is executed as it is issued.
-pub(super) const EAGER: u64 = 1;
+use super::error::CudaError;
+use super::raw;
+use super::state::{Block, EAGER, Shared};
+use crate::tables::Launch;
 
 /// The count of a stream that may be given something from outside.
 const UNSEEN: u64 = u64::MAX;

@@ -9,7 +9,8 @@ use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaFunction, CudaModule, CudaStream, LaunchConfig};
 use cudarc::nvrtc::Ptx;
 
-use super::{CudaError, raw};
+use super::error::CudaError;
+use super::raw;
 
 /// The kernels: each thread takes every so-many-th byte.
 pub(super) const SOURCE: &str = r"

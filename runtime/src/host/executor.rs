@@ -22,9 +22,8 @@
 
 use std::collections::VecDeque;
 
-use scratchpool_planner::spec::Launch;
-
 use super::block::Block;
+use crate::tables::Launch;
 
 /// One kernel with its arguments.
 pub(super) type Task = Box<dyn FnOnce()>;

@@ -14,16 +14,14 @@
 //! Invariant: for every step before the cursor, in every layer where it runs, the waits, the step
 //! and the record were issued once, in order; or [`Walk::lost`] is set. Views are handed out only
 //! while it is not set, so whoever holds one is ordered as the proof assumes. A wait or a record that
-//! would change nothing, because nothing was given to the streams since (see `known`), counts as
+//! would change nothing, because nothing was given to the streams since (see `elide`), counts as
 //! issued.
 
-use scratchpool_planner::spec::Launch;
-use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepInLayer, StepRow};
-
+use super::clock::Clocks;
+use super::elide::Known;
 use crate::device::Device;
 use crate::error::Error;
-use crate::known::Known;
-use crate::sanitize::clock::Clocks;
+use crate::tables::{Launch, LayerKind, ScheduleTable, StepInLayer, StepRow};
 
 /// A kind of layer without steps, before the first layer.
 const NO_LAYER: &LayerKind = &LayerKind { steps: &[], buffers: &[] };

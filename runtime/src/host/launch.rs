@@ -1,4 +1,5 @@
-//! What a host kernel is called with: slices, made from views when the kernel runs.
+//! Kernels of the host device, and what they are called with: slices, made from views when the
+//! kernel runs.
 //!
 //! # Why a kernel that runs later is safe
 //!
@@ -18,14 +19,60 @@
 //! being one.
 //!
 //! [`Error::InsideKernel`]: crate::Error::InsideKernel
-//! [`Host`]: super::Host
+//! [`Host`]: crate::Host
 
 use core::ops::{Deref, DerefMut};
 
-use super::HostStream;
+use super::stream::HostStream;
 use crate::device::Device;
 use crate::element::Element;
+use crate::error::Error;
 use crate::view::{View, ViewMut};
+
+impl HostStream {
+    /// Launches a kernel: a closure that gets a slice for each view of `args`, which is one view
+    /// or a tuple of up to eight. Views are moved in; [`ViewMut::reborrow`] keeps one.
+    ///
+    /// The closure may run later, so it owns what it captures.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignStream`] where a view belongs to another stream, and
+    /// [`Error::InsideKernel`] in a kernel.
+    pub fn launch<A, F>(&self, args: A, kernel: F) -> Result<(), Error>
+    where
+        A: HostArgs,
+        F: for<'k> FnOnce(A::Slices<'k>) + 'static,
+    {
+        if let Some(view) = args.foreign(self) {
+            return Err(Error::ForeignStream { view, launch: self.name });
+        }
+        let raw = args.into_raw();
+        self.give(move || {
+            // SAFETY: called once, by the queue, which runs one kernel at a time and keeps the
+            // memory until then; the views were checked to be disjoint by the borrow checker.
+            let slices = unsafe { A::slices(raw) };
+            kernel(slices);
+        })
+    }
+
+    /// Launches a kernel that fills a view.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    pub fn fill<T, D, const R: usize>(
+        &self,
+        view: ViewMut<'_, T, D, R>,
+        value: T,
+    ) -> Result<(), Error>
+    where
+        T: Element,
+        D: Device<Stream = Self>,
+    {
+        self.launch(view, move |mut elements| elements.fill(value))
+    }
+}
 
 /// The elements of a [`View`], as a host kernel sees them: a slice with a shape.
 #[derive(Clone, Copy, Debug)]

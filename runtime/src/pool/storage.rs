@@ -9,12 +9,10 @@
 //! pass's rows, and stays valid while the step's guard is held and until work issued under it is
 //! done.
 
-use scratchpool_planner::tables::{LayerKind, ScheduleTable, StepRow};
-
+use super::plan::{Place, Plan};
 use crate::device::Device;
 use crate::error::Error;
-use crate::plan::{Place, Plan};
-use crate::sanitize::Apart;
+use crate::tables::{LayerKind, ScheduleTable, StepRow};
 
 /// How a pool gets its memory, chosen when it is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +37,37 @@ pub enum Backing {
 
 /// The alignment of a sanitized arena's base, at least.
 const PAGE: u64 = 4096;
+
+/// Bytes between the buffers of a sanitized arena.
+const GUARD: u64 = 4096;
+
+/// Where the buffers lie when none overlays another.
+pub(crate) struct Apart {
+    pub(crate) offsets: Box<[usize]>,
+    pub(crate) regions: Box<[usize]>,
+    pub(crate) bytes: u64,
+}
+
+impl Apart {
+    /// Places the buffers of a plan one after the other, with guards in between.
+    pub(crate) fn of<P: Plan>(plan: &P) -> Result<Self, Error> {
+        let align = plan.memory().base_align.max(GUARD);
+        let too_large = || Error::TooLarge { bytes: u64::MAX, align };
+        let mut end = GUARD;
+        let (mut offsets, mut regions) = (Vec::new(), Vec::new());
+        for buffer in 0..P::BUFFERS {
+            let bytes = plan.tensor_bytes(buffer, plan.max_rows());
+            let start = end.checked_next_multiple_of(align).ok_or_else(too_large)?;
+            end = start
+                .checked_add(bytes)
+                .and_then(|it| it.checked_add(GUARD))
+                .ok_or_else(too_large)?;
+            offsets.push(usize::try_from(start).map_err(|_| too_large())?);
+            regions.push(usize::try_from(end - start).map_err(|_| too_large())?);
+        }
+        Ok(Self { offsets: offsets.into(), regions: regions.into(), bytes: end })
+    }
+}
 
 /// The bytes of one copy.
 pub(crate) enum Storage<D: Device> {

@@ -14,15 +14,15 @@
 
 use core::fmt;
 
+use super::clock::Clocks;
+use super::plan::{MemoryReport, Place, Plan};
+use super::sanitize::{self, Sanitizer, Visit};
+use super::storage::{Apart, Backing, Prepare, Storage};
+use super::walk::{Lanes, Ready, Walk, Walker, check};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
-use crate::plan::{MemoryReport, Place, Plan};
-use crate::sanitize::clock::Clocks;
-use crate::sanitize::{self, Apart, Sanitizer, Visit};
-use crate::storage::{Backing, Prepare, Storage};
 use crate::view::{View, ViewMut};
-use crate::walk::{Lanes, Ready, Walk, Walker, check};
 
 /// A pool: `N` copies of the arena, each with its own streams, events and progress.
 pub struct PoolCore<D: Device, P: Plan, const N: usize = 1> {

@@ -27,7 +27,7 @@
 //!
 //! [`Device::issued`]: crate::Device::issued
 
-use scratchpool_planner::tables::ScheduleTable;
+use crate::tables::ScheduleTable;
 
 /// The table of one copy of a pool.
 #[derive(Debug)]

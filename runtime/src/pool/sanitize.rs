@@ -16,7 +16,7 @@
 //! | rows written beyond those of the pass | the poison behind them changed | end of the step |
 //! | a write through a read view's pointer | the digest of the buffer changed | end of the step |
 //! | a view given to another stream | the device says so | end of the step |
-//! | an edge that the schedule lacks | [shadow clocks](clock), over the planned offsets | start of the step |
+//! | an edge that the schedule lacks | shadow clocks, over the planned offsets | start of the step |
 //!
 //! What is found is returned by the next call as [`Error::Violation`], one at a time; the pass goes
 //! on. `finish` and `begin` return what dropping guards found.
@@ -28,26 +28,18 @@
 //! Invariant: what it writes, it writes between live ranges or outside the rows of the pass, in the
 //! order of a stream that comes after all accesses before; so a correct program computes the same.
 
-pub(crate) mod clock;
-mod violation;
-
 use std::collections::VecDeque;
 
-use scratchpool_planner::tables::ScheduleTable;
-
-use self::clock::{Clocks, Node, Past};
+use super::clock::{Clocks, Node, Past};
+use super::plan::Plan;
+use super::storage::{Apart, is_carried};
 use crate::device::Device;
 use crate::error::Error;
-use crate::plan::Plan;
-use crate::storage::is_carried;
-
-pub use self::violation::{MissingEdge, Violation, ViolationKind};
+use crate::tables::{ScheduleTable, StepInLayer};
+use crate::violation::{MissingEdge, Violation, ViolationKind};
 
 /// What fills all bytes that are nobody's: a NaN in every float type.
 const POISON: u8 = 0xff;
-
-/// Bytes between buffers.
-const GUARD: u64 = 4096;
 
 /// The variable that turns it on for every arena.
 const VARIABLE: &str = "SCRATCHPOOL_SANITIZE";
@@ -101,34 +93,6 @@ pub(crate) struct Sanitizer<D: Device> {
     found: VecDeque<Violation>,
 }
 
-/// Where the buffers lie when none overlays another.
-pub(crate) struct Apart {
-    pub(crate) offsets: Box<[usize]>,
-    regions: Box<[usize]>,
-    pub(crate) bytes: u64,
-}
-
-impl Apart {
-    /// Places the buffers of a plan one after the other, with guards in between.
-    pub(crate) fn of<P: Plan>(plan: &P) -> Result<Self, Error> {
-        let align = plan.memory().base_align.max(GUARD);
-        let too_large = || Error::TooLarge { bytes: u64::MAX, align };
-        let mut end = GUARD;
-        let (mut offsets, mut regions) = (Vec::new(), Vec::new());
-        for buffer in 0..P::BUFFERS {
-            let bytes = plan.tensor_bytes(buffer, plan.max_rows());
-            let start = end.checked_next_multiple_of(align).ok_or_else(too_large)?;
-            end = start
-                .checked_add(bytes)
-                .and_then(|it| it.checked_add(GUARD))
-                .ok_or_else(too_large)?;
-            offsets.push(usize::try_from(start).map_err(|_| too_large())?);
-            regions.push(usize::try_from(end - start).map_err(|_| too_large())?);
-        }
-        Ok(Self { offsets: offsets.into(), regions: regions.into(), bytes: end })
-    }
-}
-
 /// What a hook knows of the step it is called for.
 pub(crate) struct Visit<'v, D: Device> {
     pub(crate) device: &'v D,
@@ -140,7 +104,7 @@ pub(crate) struct Visit<'v, D: Device> {
     /// Which buffers exist in the layer.
     pub(crate) exists: &'static [bool],
     /// Which steps run in it.
-    pub(crate) runs: &'static [scratchpool_planner::tables::StepInLayer],
+    pub(crate) runs: &'static [StepInLayer],
 }
 
 impl<D: Device> Sanitizer<D> {
@@ -474,79 +438,4 @@ impl<D: Device> Sanitizer<D> {
         // SAFETY: as in `disturbed`.
         unsafe { visit.device.digest(stream, self.start(buffer, 0), live) }.map(Some)
     }
-}
-
-/// The default of [`Device::find_other`]: reads piece by piece.
-///
-/// # Safety
-///
-/// As there.
-pub(crate) unsafe fn find_other<D: Device>(
-    device: &D,
-    stream: &D::Stream,
-    from: *const u8,
-    bytes: usize,
-    value: u8,
-) -> Result<Option<usize>, Error> {
-    let mut found = None;
-    // SAFETY: the caller's promise.
-    unsafe {
-        pieces(device, stream, from, bytes, |start, piece| {
-            if found.is_none() {
-                found = piece.iter().position(|byte| *byte != value).map(|at| start + at);
-            }
-        })
-    }?;
-    Ok(found)
-}
-
-/// The default of [`Device::digest`]: reads piece by piece.
-///
-/// # Safety
-///
-/// As there.
-pub(crate) unsafe fn digest<D: Device>(
-    device: &D,
-    stream: &D::Stream,
-    from: *const u8,
-    bytes: usize,
-) -> Result<u64, Error> {
-    let mut sum = 0_u64;
-    // SAFETY: the caller's promise.
-    unsafe {
-        pieces(device, stream, from, bytes, |start, piece| {
-            for (at, byte) in piece.iter().enumerate() {
-                sum = sum.wrapping_add(weigh((start + at) as u64, *byte));
-            }
-        })
-    }?;
-    Ok(sum)
-}
-
-/// What a byte adds to a digest at its place. The order of adding does not matter.
-const fn weigh(at: u64, byte: u8) -> u64 {
-    let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 29).wrapping_mul(byte as u64 + 1)
-}
-
-/// Reads device bytes in pieces of bounded size.
-unsafe fn pieces<D: Device>(
-    device: &D,
-    stream: &D::Stream,
-    from: *const u8,
-    bytes: usize,
-    mut each: impl FnMut(usize, &[u8]),
-) -> Result<(), Error> {
-    const PIECE: usize = 1 << 20;
-    let mut buffer = vec![0; bytes.min(PIECE)];
-    let mut start = 0;
-    while start < bytes {
-        let length = PIECE.min(bytes - start);
-        let Some(piece) = buffer.get_mut(..length) else { break };
-        // SAFETY: the caller's promise, for a part of the bytes.
-        unsafe { device.read_bytes(stream, from.wrapping_add(start), piece) }?;
-        each(start, piece);
-        start += length;
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@
 //! Invariant: fed with every wait, step and record in the order of issue, and nothing else, so it
 //! knows of no order that the device was not told of.
 
-use scratchpool_planner::spec::Launch;
+use crate::tables::Launch;
 
 /// One run of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

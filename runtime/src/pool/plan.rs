@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use scratchpool_planner::tables::{LayoutTable, ScheduleTable};
+use crate::tables::{LayoutTable, ScheduleTable};
 
 /// A pool's proved plan, as the macro emits it: a type of size zero where all sizes are constants,
 /// a few numbers where some are known only at start-up.
