@@ -1,11 +1,12 @@
 //! The layout: where each buffer lies in the arena, and how good that is.
 //!
-//! Invariant: offsets come from [`crate::place`] alone, applied to the order that the packer found;
+//! Invariant: offsets come from [`offsets::assign`] alone, applied to the order that the packer found;
 //! the independent verifier has accepted them. Buffers are packed in order of name, so the bytes do
 //! not depend on the order in which groups were declared.
 
+use scratchpool_tables::{Fingerprint, offsets};
+
 use crate::packing::{Conflicts, Item, PackError, Problem, pack};
-use crate::place::{Fingerprint, place};
 use crate::sizes::Sizes;
 use crate::spec::DType;
 use crate::structure::Structure;
@@ -135,7 +136,7 @@ impl Layout {
         for buffer in &mut buffers {
             buffer.below.sort_unstable();
         }
-        let total_bytes = apply_place(&mut buffers, &order).ok_or(LayoutError::TooLarge)?;
+        let total_bytes = assign_offsets(&mut buffers, &order).ok_or(LayoutError::TooLarge)?;
         let sum_bytes = buffers.iter().map(|buffer| buffer.bytes).sum();
         let fingerprint = fingerprint(&buffers, &by_name, sizes.align, total_bytes);
         let layout = Self {
@@ -220,7 +221,7 @@ fn pack_in_order(
     })
 }
 
-fn apply_place(buffers: &mut [Placed], order: &[usize]) -> Option<u64> {
+fn assign_offsets(buffers: &mut [Placed], order: &[usize]) -> Option<u64> {
     let index = |buffer: &usize| u16::try_from(*buffer).ok();
     let order: Vec<u16> = order.iter().map(index).collect::<Option<_>>()?;
     let below: Vec<Vec<u16>> = buffers
@@ -231,7 +232,7 @@ fn apply_place(buffers: &mut [Placed], order: &[usize]) -> Option<u64> {
     let bytes: Vec<u64> = buffers.iter().map(|buffer| buffer.bytes).collect();
     let aligns: Vec<u64> = buffers.iter().map(|buffer| buffer.align).collect();
     let mut offsets = vec![0; buffers.len()];
-    let total = place(&order, &below, &bytes, &aligns, &mut offsets)?;
+    let total = offsets::assign(&order, &below, &bytes, &aligns, &mut offsets)?;
     for (buffer, offset) in buffers.iter_mut().zip(offsets) {
         buffer.offset = offset;
     }

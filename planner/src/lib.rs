@@ -15,7 +15,7 @@
 //! | [`structure`], [`sizes`] | which steps run in which layers and touch what; how large it is |
 //! | [`schedule`] | what streams and events guarantee about order |
 //! | [`live`] | live ranges, races, reuse, interference |
-//! | [`packing`], [`place`], [`layout`] | offsets, proven minimal where they can be |
+//! | [`packing`], [`layout`] | offsets, proven minimal where they can be |
 //! | [`verify`] | a second opinion on every layout, sharing no code with the packer |
 //! | [`explain`], [`sync`] | paths, counterexamples, and the events that the runtime issues |
 //!
@@ -64,7 +64,6 @@ pub mod live;
 mod mend;
 mod names;
 pub mod packing;
-pub mod place;
 pub mod plan;
 #[cfg(feature = "cli")]
 pub mod report;
@@ -73,7 +72,8 @@ pub mod sizes;
 pub mod spec;
 pub mod structure;
 pub mod sync;
-pub mod tables;
 #[cfg(feature = "toml")]
 pub mod toml_spec;
 pub mod verify;
+
+pub use scratchpool_tables as tables;

@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use crate::error::layer_list;
+use scratchpool_tables::layer_list;
+
 use crate::explain::{Proof, ProofPath};
 use crate::layout::Placed;
 use crate::plan::{Explainer, Plan};

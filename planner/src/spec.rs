@@ -8,48 +8,9 @@
 //! Invariant: a `Spec` is only well-formed as syntax. Names may be unknown, sizes impossible,
 //! steps duplicated: [`crate::structure`] and [`crate::sizes`] find that out and return all of it at once.
 
+pub use scratchpool_tables::{DType, Launch, Name, Span, Spanned};
+
 use crate::expr::Expr;
-
-/// A range in the front end's source: from `start` up to, not including, `end`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Span {
-    /// First position.
-    pub start: u32,
-    /// One past the last position.
-    pub end: u32,
-}
-
-impl Span {
-    /// A span from `start` up to, not including, `end`.
-    pub const fn new(start: u32, end: u32) -> Self {
-        Self { start, end }
-    }
-
-    /// The smallest span that holds both.
-    #[must_use]
-    pub fn join(self, other: Self) -> Self {
-        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
-    }
-}
-
-/// A value and where it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spanned<T> {
-    /// The value.
-    pub value: T,
-    /// Where it was written.
-    pub span: Span,
-}
-
-impl<T> Spanned<T> {
-    /// Pairs a value with its place.
-    pub const fn new(value: T, span: Span) -> Self {
-        Self { value, span }
-    }
-}
-
-/// A name and where it was written.
-pub type Name = Spanned<String>;
 
 /// Everything a user says about one pool.
 #[derive(Clone, Debug, Default)]
@@ -76,12 +37,6 @@ pub struct Spec {
     pub steps: Vec<Step>,
     /// The groups of buffers.
     pub groups: Vec<Group>,
-}
-
-impl Default for Name {
-    fn default() -> Self {
-        Self::new(String::new(), Span::default())
-    }
 }
 
 /// Alignment of a pool that does not state one: what `cuMemAlloc` guarantees for the base.
@@ -153,39 +108,6 @@ pub enum ColumnSource {
     List(Spanned<Vec<i64>>),
 }
 
-/// How a step's first kernel is launched, which decides what it comes after on its own stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Launch {
-    /// After every node issued earlier on its stream.
-    #[default]
-    Full,
-    /// Programmatic dependent launch that waits for the preceding kernel before its first access:
-    /// after that node and all which that node comes after, nothing more.
-    Dependent,
-    /// Programmatic dependent launch without that wait: after all that the preceding node comes
-    /// after, but not after that node itself.
-    Early,
-}
-
-impl Launch {
-    /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Full, Self::Dependent, Self::Early];
-
-    /// The word used in specs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Dependent => "dependent",
-            Self::Early => "early",
-        }
-    }
-
-    /// The kind that a spec's word names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-}
-
 /// One step of a layer.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -251,63 +173,6 @@ pub struct Buffer {
     pub shape: Vec<Expr>,
     /// Alignment in bytes; the pool's when absent.
     pub align: Option<Spanned<i64>>,
-}
-
-macro_rules! dtypes {
-    ($($variant:ident $word:literal $bytes:literal,)*) => {
-        /// Element type of a buffer.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum DType {
-            $(#[doc = concat!("`", $word, "`, ", $bytes, " byte(s) an element.")] $variant,)*
-        }
-
-        impl DType {
-            /// All element types.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            /// The word used in specs.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-
-            /// Bytes of one element.
-            pub const fn bytes(self) -> u64 {
-                match self { $(Self::$variant => $bytes,)* }
-            }
-        }
-    };
-}
-
-dtypes! {
-    Bool "bool" 1,
-    U8 "u8" 1,
-    I8 "i8" 1,
-    F8E4M3 "f8e4m3" 1,
-    F8E5M2 "f8e5m2" 1,
-    E8M0 "e8m0" 1,
-    U16 "u16" 2,
-    I16 "i16" 2,
-    F16 "f16" 2,
-    BF16 "bf16" 2,
-    U32 "u32" 4,
-    I32 "i32" 4,
-    F32 "f32" 4,
-    U64 "u64" 8,
-    I64 "i64" 8,
-    F64 "f64" 8,
-}
-
-impl DType {
-    /// The element type that a spec's word names.
-    ///
-    /// ```
-    /// use scratchpool_planner::spec::DType;
-    /// assert_eq!(DType::from_word("bf16").map(DType::bytes), Some(2));
-    /// assert_eq!(DType::from_word("bf17"), None);
-    /// ```
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|dtype| dtype.as_str() == word)
-    }
 }
 
 /// Whether a word can name a step, group, buffer, dim, stream or attribute: a letter or `_`, then

@@ -8,7 +8,7 @@
 //! Invariant of [`lay`]: buffers that interfere are a *below* and an *above* in the tables it is
 //! given, and the above starts at or after the end of the below, whatever the sizes.
 
-use scratchpool_planner::place::{LARGEST, align_up as round_up, place};
+use scratchpool_tables::offsets::{LARGEST, align_up as round_up, assign};
 
 /// A size at which a buffer is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -269,7 +269,7 @@ pub const fn lay<const B: usize>(
         buffer += 1;
     }
     let mut offsets = [0; B];
-    let total_bytes = match place(order, below, &bytes, aligns, &mut offsets) {
+    let total_bytes = match assign(order, below, &bytes, aligns, &mut offsets) {
         Some(total) if total <= usize::MAX as u64 => total,
         _ => return Err(SizeError::Arena),
     };

@@ -2,9 +2,9 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use scratchpool_planner::error::layer_list;
 use scratchpool_planner::layout::Placed;
 use scratchpool_planner::plan::Plan;
+use scratchpool_tables::layer_list;
 
 use super::Context;
 use crate::api::StepApi;

@@ -29,7 +29,7 @@ use std::path::Path;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 use scratchpool_planner::plan::Plan;
-use scratchpool_planner::spec::DType;
+use scratchpool_tables::{DType, RustType};
 use syn::{VisRestricted, Visibility};
 
 use crate::api::{self, Api};
@@ -137,20 +137,16 @@ impl Context<'_> {
     /// The type of an element.
     fn element(&self, dtype: DType) -> TokenStream {
         let krate = self.krate;
-        let word = Ident::new(
-            if dtype == DType::Bool { "bool8" } else { dtype.as_str() },
-            proc_macro2::Span::call_site(),
-        );
-        match dtype {
-            DType::Bool
-            | DType::F8E4M3
-            | DType::F8E5M2
-            | DType::E8M0
-            | DType::F16
-            | DType::BF16 => {
+        let name = |name: &str| Ident::new(name, proc_macro2::Span::call_site());
+        match dtype.rust() {
+            RustType::Primitive(word) => {
+                let word = name(word);
+                quote!(::core::primitive::#word)
+            }
+            RustType::Runtime(word) => {
+                let word = name(word);
                 quote!(#krate::#word)
             }
-            _ => quote!(::core::primitive::#word),
         }
     }
 

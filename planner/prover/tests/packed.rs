@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use scratchpool_planner::expr::{Expr, Kind};
-use scratchpool_planner::place::place;
 use scratchpool_planner::plan::{Plan, plan};
 use scratchpool_planner::spec::{Dim, DimValue, Name, Span};
+use scratchpool_planner::tables::offsets;
 use scratchpool_prover::PASSES;
 use scratchpool_prover::declared::Declared;
 use scratchpool_prover::machine::explore_within;
@@ -39,7 +39,7 @@ fn placed(plan: &Plan, bytes: &[u64], aligns: &[u64]) -> Layout {
         .collect();
     let below: Vec<&[u16]> = below.iter().map(Vec::as_slice).collect();
     let mut offsets = vec![0; bytes.len()];
-    let total = place(&order, &below, bytes, aligns, &mut offsets).unwrap();
+    let total = offsets::assign(&order, &below, bytes, aligns, &mut offsets).unwrap();
     let ranges: Layout =
         offsets.iter().zip(bytes).map(|(offset, bytes)| *offset..offset + bytes).collect();
     let used = |buffer: usize| layout.buffers[buffer].accessed;

@@ -15,14 +15,14 @@
 /// buffers below j. `bytes` are rounded sizes, `aligns` powers of two.
 ///
 /// ```
-/// use scratchpool_planner::place::place;
+/// use scratchpool_tables::offsets::assign;
 /// let mut offsets = [0; 3];
 /// // 1 and 2 both lie on 0, and share bytes with each other.
-/// let total = place(&[0, 1, 2], &[&[], &[0], &[0]], &[256, 512, 1024], &[256; 3], &mut offsets);
+/// let total = assign(&[0, 1, 2], &[&[], &[0], &[0]], &[256, 512, 1024], &[256; 3], &mut offsets);
 /// assert_eq!((total, offsets), (Some(1280), [0, 256, 256]));
 /// ```
 #[expect(clippy::indexing_slicing, reason = "each index is checked against the length before")]
-pub const fn place(
+pub const fn assign(
     order: &[u16],
     below: &[&[u16]],
     bytes: &[u64],
@@ -81,88 +81,20 @@ pub const fn align_up(value: u64, align: u64) -> Option<u64> {
     }
 }
 
-/// A hash that is the same on every machine and in every release: FNV-1a with 128 bits.
-#[derive(Clone, Copy, Debug)]
-pub struct Fingerprint(u128);
-
-impl Fingerprint {
-    /// The hash of a pool with nothing in it yet.
-    pub const fn new(align: u64, total_bytes: u64) -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d).number(align).number(total_bytes)
-    }
-
-    /// Adds one buffer. Buffers must be added in order of name.
-    #[must_use]
-    pub const fn buffer(
-        self,
-        name: &str,
-        offset: u64,
-        bytes: u64,
-        dtype: crate::spec::DType,
-        shape: &[u64],
-    ) -> Self {
-        let mut hash = self.text(name.as_bytes()).number(offset).number(bytes);
-        hash = hash.text(dtype.as_str().as_bytes()).number(shape.len() as u64);
-        let mut rest = shape;
-        while let [extent, tail @ ..] = rest {
-            hash = hash.number(*extent);
-            rest = tail;
-        }
-        hash
-    }
-
-    const fn number(self, value: u64) -> Self {
-        let mut hash = self;
-        let mut shift = 0;
-        while shift < 64 {
-            hash = hash.byte(value >> shift & 0xff);
-            shift += 8;
-        }
-        hash
-    }
-
-    const fn text(self, bytes: &[u8]) -> Self {
-        let mut hash = self.number(bytes.len() as u64);
-        let mut rest = bytes;
-        while let [byte, tail @ ..] = rest {
-            hash = hash.byte(*byte as u64);
-            rest = tail;
-        }
-        hash
-    }
-
-    const fn byte(self, byte: u64) -> Self {
-        Self((self.0 ^ byte as u128).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b))
-    }
-}
-
-impl std::fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_follow_the_published_hash() {
-        // FNV-1a of no bytes is its offset basis; of "a" as published with the algorithm.
-        let empty = Fingerprint(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
-        assert_eq!(empty.byte(0x61).to_string(), "d228cb696f1a8caf78912b704e4a8964");
-    }
-
-    #[test]
     fn what_does_not_fit_is_refused() {
         let mut offsets = [0; 2];
         let half = 1 << 62;
-        assert_eq!(place(&[0, 1], &[&[], &[0]], &[half, half], &[1, 1], &mut offsets), None);
+        assert_eq!(assign(&[0, 1], &[&[], &[0]], &[half, half], &[1, 1], &mut offsets), None);
         assert_eq!(
-            place(&[0, 1], &[&[], &[0]], &[half, half - 1], &[1, 1], &mut offsets),
+            assign(&[0, 1], &[&[], &[0]], &[half, half - 1], &[1, 1], &mut offsets),
             Some(LARGEST)
         );
-        assert_eq!(place(&[2], &[&[], &[0]], &[1, 1], &[1, 1], &mut offsets), None);
-        assert_eq!(place(&[0], &[&[], &[0]], &[1, 1], &[3, 1], &mut offsets), None);
+        assert_eq!(assign(&[2], &[&[], &[0]], &[1, 1], &[1, 1], &mut offsets), None);
+        assert_eq!(assign(&[0], &[&[], &[0]], &[1, 1], &[3, 1], &mut offsets), None);
     }
 }
