@@ -10,14 +10,13 @@
 //!
 //! Spans are byte offsets into the text. Inside a string without escapes they point into it.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{self, Config};
-use crate::error::{Error, Fault, Hint, NameKind};
+use crate::error::{Error, Fault, Hint, LeftOut, NameKind};
 use crate::expr::{Expr, Problem};
 use crate::spec::{
     After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name, Span,
@@ -37,22 +36,7 @@ pub struct Read {
     pub spec: Spec,
     /// What is wrong, by place, at most [`MOST_ERRORS`].
     pub errors: Vec<Error>,
-    gaps: Gaps,
-}
-
-/// What was left out of a spec.
-#[derive(Clone, Debug, Default)]
-struct Gaps {
-    /// Names that were declared, but wrongly.
-    names: BTreeSet<String>,
-    /// Kinds of which something was declared whose name could not be read.
-    unnamed: Vec<NameKind>,
-    /// The pool's alignment.
-    align: bool,
-    /// The count or a column of the layers.
-    layers: bool,
-    /// The text is no TOML, so nothing was read.
-    everything: bool,
+    left_out: LeftOut,
 }
 
 impl Read {
@@ -67,32 +51,7 @@ impl Read {
     /// Whether an error of a later stage stands on its own: whether it would be there whatever the
     /// parts that were left out of the spec had said.
     pub fn stands(&self, later: &Error) -> bool {
-        if self.errors.is_empty() {
-            return true;
-        }
-        let known = |kind: NameKind, name: &str| {
-            !self.gaps.names.contains(name) && !self.gaps.unnamed.contains(&kind)
-        };
-        if self.gaps.everything {
-            return false;
-        }
-        match &later.fault {
-            Fault::UnknownName { kind, name, .. } => known(*kind, name),
-            Fault::Expression { problem: Problem::UnknownName(name), .. } => {
-                known(NameKind::Value, name)
-            }
-            Fault::Expression { layer: Some(_), .. } | Fault::LayerCount { .. } => {
-                !self.gaps.layers
-            }
-            Fault::AlignBelow { .. } => !self.gaps.align,
-            // What runs when, and touches what, is not known while any part is missing.
-            Fault::TooManyNodes { .. }
-            | Fault::ReadBeforeWrite { .. }
-            | Fault::Race(_)
-            | Fault::Reuse(_)
-            | Fault::NotExclusive { .. } => false,
-            _ => true,
-        }
+        self.errors.is_empty() || later.stands_alone(&self.left_out)
     }
 }
 
@@ -137,16 +96,15 @@ pub fn read(text: &str, base: &Path) -> Read {
         errors.truncate(MOST_ERRORS);
         return nothing(errors);
     }
-    let mut reader = Reader { text, errors: Vec::new(), gaps: Gaps::default() };
+    let mut reader = Reader { text, errors: Vec::new(), left_out: LeftOut::default() };
     let spec = reader.spec(root.get_ref(), base);
-    let Reader { mut errors, gaps, .. } = reader;
+    let Reader { mut errors, left_out, .. } = reader;
     errors.sort_by_key(|error| error.span);
-    Read { spec, errors, gaps }
+    Read { spec, errors, left_out }
 }
 
 fn nothing(errors: Vec<Error>) -> Read {
-    let gaps = Gaps { everything: true, ..Gaps::default() };
-    Read { spec: Spec::default(), errors, gaps }
+    Read { spec: Spec::default(), errors, left_out: LeftOut::everything() }
 }
 
 fn malformed(text: &str, error: &toml::de::Error) -> Error {
@@ -216,7 +174,7 @@ type Node<'i> = toml::Spanned<DeValue<'i>>;
 struct Reader<'t> {
     text: &'t str,
     errors: Vec<Error>,
-    gaps: Gaps,
+    left_out: LeftOut,
 }
 
 impl<'t> Reader<'t> {
@@ -268,8 +226,8 @@ impl<'t> Reader<'t> {
                 tables.into_iter().filter_map(|(table, place)| self.group(table, place)).collect();
         }
         // A dim that was left out must not give way to a value of the configuration.
-        spec.config.retain(|(name, _)| !self.gaps.names.contains(name));
-        spec.config_ignored.retain(|(name, _)| !self.gaps.names.contains(name));
+        spec.config.retain(|(name, _)| !self.left_out.has_name(name));
+        spec.config_ignored.retain(|(name, _)| !self.left_out.has_name(name));
         spec
     }
 
@@ -281,7 +239,9 @@ impl<'t> Reader<'t> {
         }
         if let Some(node) = table.get("align") {
             spec.align = self.integer("align", node);
-            self.gaps.align = spec.align.is_none();
+            if spec.align.is_none() {
+                self.left_out.align();
+            }
         }
         if let Some(node) = table.get("exclusive") {
             spec.exclusive = self.words("exclusive", "a list of groups", node, Self::word_name);
@@ -306,14 +266,14 @@ impl<'t> Reader<'t> {
             },
         };
         config.unwrap_or_else(|| {
-            self.gaps.unnamed.extend([NameKind::Value, NameKind::List, NameKind::Dim]);
+            self.left_out.unnamed(&LeftOut::VALUES);
             Config::default()
         })
     }
 
     fn dims(&mut self, node: &Node<'t>) -> Vec<Dim> {
         let Some(table) = self.table("dims", node) else {
-            self.gaps.unnamed.extend([NameKind::Value, NameKind::List, NameKind::Dim]);
+            self.left_out.unnamed(&LeftOut::VALUES);
             return Vec::new();
         };
         let mut dims = Vec::new();
@@ -322,7 +282,7 @@ impl<'t> Reader<'t> {
             let value = self.dim(key.get_ref(), node);
             match (name, value) {
                 (Some(name), Some(value)) => dims.push(Dim { name, value }),
-                _ => self.leave_out(key.get_ref()),
+                _ => self.left_out.name(key.get_ref()),
             }
         }
         dims
@@ -353,8 +313,8 @@ impl<'t> Reader<'t> {
     fn layers(&mut self, node: &Node<'t>) -> Layers {
         let place = span(node.span());
         let Some(table) = self.table("layers", node) else {
-            self.gaps.layers = true;
-            self.gaps.unnamed.push(NameKind::Value);
+            self.left_out.layers();
+            self.left_out.unnamed(&[NameKind::Value]);
             return Layers { span: place, ..Layers::default() };
         };
         let mut layers = Layers { span: place, ..Layers::default() };
@@ -362,15 +322,17 @@ impl<'t> Reader<'t> {
             let key_text = key.get_ref();
             if key_text == "count" {
                 layers.count = self.expr(key_text, EXPRESSION, node);
-                self.gaps.layers |= layers.count.is_none();
+                if layers.count.is_none() {
+                    self.left_out.layers();
+                }
                 continue;
             }
             let (name, source) = (self.key_name(key), self.column(key_text, node));
             if let (Some(name), Some(source)) = (name, source) {
                 layers.columns.push(Column { name, source });
             } else {
-                self.leave_out(key_text);
-                self.gaps.layers = true;
+                self.left_out.name(key_text);
+                self.left_out.layers();
             }
         }
         layers
@@ -532,7 +494,7 @@ impl<'t> Reader<'t> {
         let name =
             self.required(table, "name", what, place).and_then(|node| self.name("name", node));
         if name.is_none() {
-            self.gaps.unnamed.push(kind);
+            self.left_out.unnamed(&[kind]);
         }
         name
     }
@@ -540,10 +502,6 @@ impl<'t> Reader<'t> {
     fn key_name(&mut self, key: &toml::Spanned<std::borrow::Cow<'t, str>>) -> Option<Name> {
         let place = span(key.span());
         self.checked(key.get_ref(), place).map(|name| Name::new(name.to_owned(), place))
-    }
-
-    fn leave_out(&mut self, name: &str) {
-        self.gaps.names.insert(name.to_owned());
     }
 
     // ---- values ----
@@ -573,7 +531,7 @@ impl<'t> Reader<'t> {
             _ => NameKind::Buffer,
         };
         let Some(items) = self.list(key, expected, node) else {
-            self.gaps.unnamed.push(kind);
+            self.left_out.unnamed(&[kind]);
             return Vec::new();
         };
         let mut tables = Vec::with_capacity(items.len());
@@ -582,7 +540,7 @@ impl<'t> Reader<'t> {
             if let Some(table) = item.get_ref().as_table() {
                 tables.push((table, place));
             } else {
-                self.gaps.unnamed.push(kind);
+                self.left_out.unnamed(&[kind]);
                 let found = format!("a list with {}", describe(item.get_ref()));
                 self.wrong_type(key, expected, found, place);
             }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::json;
-use crate::error::{Conflict, Error, Hint, NameKind, pair_layers};
+use crate::error::{Conflict, Error, Hint, NameKind, layers_of_pairs};
 use crate::explain::{Proof, ProofPath};
 use crate::plan::{Explainer, Plan};
 use crate::report::{amount, chain, reach, wrap};
@@ -141,7 +141,7 @@ fn draw_one(pair: &Pair<'_>, text: &mut String) {
             for line in &conflict.trace {
                 wrap(text, "  ", line);
             }
-            wrap(text, "  ", &pair_layers(&conflict.layers));
+            wrap(text, "  ", &layers_of_pairs(&conflict.layers));
             let mend = match &conflict.mend {
                 Some(mend) => format!(
                     "with `after = [\"{}\"]` on step `{}` they could share",
@@ -169,7 +169,7 @@ fn draw_path(path: &ProofPath, text: &mut String) {
         wrap(text, "      ", &format!("{edge}, layer {layer}"));
     }
     wrap(text, "      ", &to);
-    wrap(text, "      ", &pair_layers(&path.layers));
+    wrap(text, "      ", &layers_of_pairs(&path.layers));
 }
 
 // ---- for programs ----
