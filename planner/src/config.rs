@@ -1,9 +1,11 @@
-//! The model's configuration: the integers that a spec may use by name.
+//! The model's configuration: the values that a spec may use by name.
 //!
-//! A Hugging Face `config.json` is one JSON object. Its top-level integers and lists of integers
-//! become names; everything else (text, floats, nested objects, lists with anything but integers,
-//! integers beyond 64 bits) is not a size and is only remembered with what it is, for a spec that
-//! uses it all the same. Keys that no expression could spell are passed over.
+//! A Hugging Face `config.json` is one JSON object. Its integers, its booleans (as 0 and 1), its
+//! strings, and lists of these become names; what stands in a nested object is named with its path,
+//! `text_config.hidden_size`. Everything else (null, floats, objects themselves, lists that mix text
+//! and numbers or have other things, integers beyond 63 bits) is no name and is only remembered with
+//! what it is, for a spec that uses it all the same. Keys that no expression could spell are passed
+//! over, with all that is inside them.
 //!
 //! Invariant: what is read is bounded. A file that is not what it should be, a directory, a device,
 //! a log by mistake, is an error with a reason after at most [`MOST_BYTES`], whatever its length.
@@ -23,7 +25,7 @@ pub const MOST_BYTES: u64 = 8 << 20;
 /// What a configuration defines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Integers and lists of integers, sorted by name.
+    /// Integers, text, and lists of these, sorted by name.
     pub names: Vec<(String, Value)>,
     /// Keys with any other value, and what that is, sorted by key.
     pub ignored: Vec<(String, &'static str)>,
@@ -48,12 +50,16 @@ pub fn load(path: &Path) -> Result<Config, Fault> {
 ///
 /// ```
 /// use scratchpool_planner::{config, spec::Value};
-/// let config = config::parse(r#"{ "head_dim": 512, "rope": 0.5, "ratios": [0, 4, 128] }"#)?;
+/// let text = r#"{ "rope": 0.5, "ratios": [0, 4, 128], "text_config": { "head_dim": 512 } }"#;
+/// let config = config::parse(text)?;
 /// assert_eq!(config.names, [
-///     ("head_dim".to_owned(), Value::Int(512)),
 ///     ("ratios".to_owned(), Value::List(vec![0, 4, 128])),
+///     ("text_config.head_dim".to_owned(), Value::Int(512)),
 /// ]);
-/// assert_eq!(config.ignored, [("rope".to_owned(), "a float")]);
+/// assert_eq!(config.ignored, [
+///     ("rope".to_owned(), "a float"),
+///     ("text_config".to_owned(), "an object"),
+/// ]);
 /// # Ok::<(), String>(())
 /// ```
 pub fn parse(text: &str) -> Result<Config, String> {
@@ -64,34 +70,53 @@ pub fn parse(text: &str) -> Result<Config, String> {
         return Err(format!("not a JSON object but {}", describe(&json)));
     };
     let mut config = Config::default();
-    for (name, json) in entries.into_iter().filter(|(name, _)| is_name(name)) {
-        match value(&json) {
-            Some(value) => config.names.push((name, value)),
-            None => config.ignored.push((name, ignored(&json))),
-        }
-    }
+    collect("", entries, &mut config);
     config.names.sort_by(|(a, _), (b, _)| a.cmp(b));
     config.ignored.sort();
     Ok(config)
 }
 
+/// Adds the entries of an object, each named with the path that leads to it. The reader bounds how
+/// deep objects nest.
+fn collect(path: &str, entries: Vec<(String, Json)>, config: &mut Config) {
+    for (key, json) in entries.into_iter().filter(|(key, _)| is_name(key)) {
+        let name = if path.is_empty() { key } else { format!("{path}.{key}") };
+        match value(&json) {
+            Some(value) => config.names.push((name.clone(), value)),
+            None => config.ignored.push((name.clone(), ignored(&json))),
+        }
+        if let Json::Object(inner) = json {
+            collect(&name, inner, config);
+        }
+    }
+}
+
 fn value(json: &Json) -> Option<Value> {
     let integer = |json: &Json| match json {
         Json::Int(value) => Some(*value),
+        Json::Bool(value) => Some(i64::from(*value)),
+        _ => None,
+    };
+    let text = |json: &Json| match json {
+        Json::String(text) => Some(text.clone()),
         _ => None,
     };
     match json {
-        Json::Array(items) => items.iter().map(integer).collect::<Option<_>>().map(Value::List),
+        Json::String(text) => Some(Value::Text(text.clone())),
+        Json::Array(items) => {
+            let integers = items.iter().map(integer).collect::<Option<_>>().map(Value::List);
+            integers.or_else(|| items.iter().map(text).collect::<Option<_>>().map(Value::Texts))
+        }
         other => integer(other).map(Value::Int),
     }
 }
 
-/// What a value is that is no integer and no list of integers.
+/// What a value is that is no name.
 const fn ignored(json: &Json) -> &'static str {
     match json {
         Json::Large => "an integer beyond 63 bits",
         Json::Float => "a float",
-        Json::Array(_) => "a list with more than integers",
+        Json::Array(_) => "a list that is neither all integers nor all strings",
         other => describe(other),
     }
 }
@@ -99,9 +124,9 @@ const fn ignored(json: &Json) -> &'static str {
 const fn describe(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",
-        Json::Bool => "a boolean",
+        Json::Bool(_) => "a boolean",
         Json::Int(_) | Json::Large | Json::Float => "a number",
-        Json::String => "a string",
+        Json::String(_) => "a string",
         Json::Array(_) => "a list",
         Json::Object(_) => "an object",
     }
@@ -139,39 +164,58 @@ mod tests {
     }
 
     #[test]
-    fn only_integers_and_lists_of_integers_become_names() {
+    fn integers_booleans_text_and_lists_of_these_become_names() {
         let text = r#"{
             "z": 1, "a": -9223372036854775808, "empty": [], "list": [3, 1],
             "beyond": 9223372036854775808, "float": 1.0, "exponent": 1e3, "flag": true,
-            "text": "7", "nothing": null, "mixed": [1, 2.0], "deep": {"inner": 1},
+            "text": "7", "nothing": null, "mixed": [1, 2.0], "flags": [true, 0, false],
+            "kinds": ["full", "sliding"], "both": [1, "full"], "none": [1, null],
             "lists": [[1]], "not-a-name": 5, "twice": 1, "twice": 2
         }"#;
         let config = parse(text).unwrap();
+        let texts = |list: &[&str]| Value::Texts(list.iter().map(|&text| text.into()).collect());
         assert_eq!(
             config.names,
             [
                 int("a", i64::MIN),
                 ("empty".into(), Value::List(vec![])),
+                int("flag", 1),
+                ("flags".into(), Value::List(vec![1, 0, 0])),
+                ("kinds".into(), texts(&["full", "sliding"])),
                 ("list".into(), Value::List(vec![3, 1])),
+                ("text".into(), Value::Text("7".into())),
                 int("twice", 2),
                 int("z", 1),
             ]
         );
-        let ignored: Vec<_> =
-            config.ignored.iter().map(|(name, found)| (name.as_str(), *found)).collect();
+        let list = "a list that is neither all integers nor all strings";
         assert_eq!(
-            ignored,
+            ignored_of(&config),
             [
                 ("beyond", "an integer beyond 63 bits"),
-                ("deep", "an object"),
+                ("both", list),
                 ("exponent", "a float"),
-                ("flag", "a boolean"),
                 ("float", "a float"),
-                ("lists", "a list with more than integers"),
-                ("mixed", "a list with more than integers"),
+                ("lists", list),
+                ("mixed", list),
+                ("none", list),
                 ("nothing", "null"),
-                ("text", "a string"),
             ]
+        );
+    }
+
+    fn ignored_of(config: &Config) -> Vec<(&str, &'static str)> {
+        config.ignored.iter().map(|(name, found)| (name.as_str(), *found)).collect()
+    }
+
+    #[test]
+    fn what_is_nested_is_named_with_its_path() {
+        let text = r#"{"a": {"n": 1, "b": {"n": 2, "f": 0.5}, "b-c": {"n": 3}}, "n": null}"#;
+        let config = parse(text).unwrap();
+        assert_eq!(config.names, [int("a.b.n", 2), int("a.n", 1)]);
+        assert_eq!(
+            ignored_of(&config),
+            [("a", "an object"), ("a.b", "an object"), ("a.b.f", "a float"), ("n", "null")]
         );
     }
 

@@ -1,11 +1,15 @@
 //! Expressions of a spec: sizes, counts and layer conditions.
 //!
-//! One small language for both front ends: integers, names, `+ - * / %`, comparisons, `&& || !`,
-//! parentheses and `min max ceil_div align_up`. Values are 64-bit signed integers; a comparison
-//! gives 1 or 0, and a condition holds when it is not 0. Nothing rounds and nothing wraps: `/`
-//! must divide exactly, and an overflow is an error with the operands in it.
+//! One small language for both front ends: integers, names (`a.b` where a configuration nests),
+//! `+ - * / %`, comparisons, `&& || !`, parentheses and `min max ceil_div align_up`. Values are
+//! 64-bit signed integers; a comparison gives 1 or 0, and a condition holds when it is not 0. Nothing
+//! rounds and nothing wraps: `/` must divide exactly, and an overflow is an error with the operands
+//! in it.
 //!
-//! Precedence, loosest first: `||`, `&&`, comparisons (which do not chain), `+ -`, `* / %`,
+//! Text, `"full_attention"`, without escapes, can be compared with text by `==` and `!=`, and looked
+//! for by `in`. `value in list` is 1 where the named list has the value.
+//!
+//! Precedence, loosest first: `||`, `&&`, comparisons and `in` (which do not chain), `+ -`, `* / %`,
 //! unary `- !`. `&&` and `||` evaluate their right side only when it decides.
 //!
 //! Invariant: a parsed expression has at most [`MAX_NODES`] nodes and nests at most
@@ -13,7 +17,7 @@
 
 use std::fmt;
 
-use crate::spec::{Span, Value};
+use crate::spec::{Name, Span, Value, is_name};
 
 /// Most nodes in one expression.
 pub const MAX_NODES: usize = 1024;
@@ -35,12 +39,16 @@ pub struct Expr {
 pub enum Kind {
     /// An integer.
     Int(i64),
+    /// Text, without its quotes.
+    Text(String),
     /// A name to look up.
     Name(String),
     /// `-x` or `!x`.
     Unary(Unary, Box<Expr>),
     /// `x op y`.
     Binary(Binary, Box<Expr>, Box<Expr>),
+    /// `x in list`.
+    In(Box<Expr>, Name),
     /// `f(x, …)`.
     Call(Function, Vec<Expr>),
 }
@@ -167,6 +175,14 @@ pub enum Problem {
     UnknownName(String),
     /// A list where an integer is needed.
     List(String),
+    /// Text where an integer is needed.
+    Text(String),
+    /// Text compared with an integer: both as they are written.
+    Mixed(String, String),
+    /// A name after `in` that is no list.
+    NotAList(String),
+    /// A `"` without the one that ends the text.
+    UnclosedText,
     /// `a / b` with a remainder.
     Inexact(i64, i64),
     /// A division by zero, or a step of rounding below 1.
@@ -214,17 +230,79 @@ impl Expr {
     /// Evaluates, looking names up in `scope`.
     ///
     /// # Errors
-    /// An unknown name, a list where an integer is needed, an inexact division, a divisor that is
-    /// not allowed, or an overflow of 64 bits.
+    /// An unknown name, a list or text where an integer is needed, text compared with an integer, an
+    /// inexact division, a divisor that is not allowed, or an overflow of 64 bits.
     pub fn eval(&self, scope: &dyn Fn(&str) -> Option<Value>) -> Result<i64, ExprError> {
+        match self.scalar(scope)? {
+            Scalar::Int(value) => Ok(value),
+            Scalar::Text(_) => {
+                Err(ExprError { problem: Problem::Text(self.to_string()), span: self.span })
+            }
+        }
+    }
+
+    /// The value of an expression that may be text.
+    fn scalar(&self, scope: &dyn Fn(&str) -> Option<Value>) -> Result<Scalar, ExprError> {
+        match &self.kind {
+            Kind::Text(text) => Ok(Scalar::Text(text.clone())),
+            Kind::Name(name) => {
+                let problem = match scope(name) {
+                    Some(Value::Int(value)) => return Ok(Scalar::Int(value)),
+                    Some(Value::Text(text)) => return Ok(Scalar::Text(text)),
+                    Some(Value::List(_) | Value::Texts(_)) => Problem::List(name.clone()),
+                    None => Problem::UnknownName(name.clone()),
+                };
+                Err(ExprError { problem, span: self.span })
+            }
+            _ => self.integer(scope).map(Scalar::Int),
+        }
+    }
+
+    /// The value of an expression that is neither a name nor text.
+    fn integer(&self, scope: &dyn Fn(&str) -> Option<Value>) -> Result<i64, ExprError> {
         let fail = |problem| Err(ExprError { problem, span: self.span });
         match &self.kind {
             Kind::Int(value) => Ok(*value),
-            Kind::Name(name) => match scope(name) {
-                Some(Value::Int(value)) => Ok(value),
-                Some(Value::List(_)) => fail(Problem::List(name.clone())),
-                None => fail(Problem::UnknownName(name.clone())),
-            },
+            Kind::Text(_) | Kind::Name(_) => self.eval(scope),
+            Kind::In(value, list) => {
+                let value = value.scalar(scope)?;
+                let problem = match (scope(&list.value), &value) {
+                    (Some(Value::List(items)), Scalar::Int(value)) => {
+                        return Ok(i64::from(items.contains(value)));
+                    }
+                    (Some(Value::Texts(items)), Scalar::Text(text)) => {
+                        return Ok(i64::from(items.contains(text)));
+                    }
+                    // An empty list of a configuration is of no kind.
+                    (Some(Value::List(items)), Scalar::Text(_)) if items.is_empty() => {
+                        return Ok(0);
+                    }
+                    (Some(Value::List(items)), Scalar::Text(text)) => {
+                        let item = items.first().map_or_else(String::new, i64::to_string);
+                        Problem::Mixed(quoted(text), item)
+                    }
+                    (Some(Value::Texts(items)), Scalar::Int(value)) => {
+                        let item = items.first().map_or_else(String::new, |text| quoted(text));
+                        Problem::Mixed(item, value.to_string())
+                    }
+                    (Some(Value::Int(_) | Value::Text(_)), _) => {
+                        Problem::NotAList(list.value.clone())
+                    }
+                    (None, _) => Problem::UnknownName(list.value.clone()),
+                };
+                Err(ExprError { problem, span: list.span })
+            }
+            Kind::Binary(op @ (Binary::Eq | Binary::Ne), left, right) => {
+                let same = match (left.scalar(scope)?, right.scalar(scope)?) {
+                    (Scalar::Int(left), Scalar::Int(right)) => left == right,
+                    (Scalar::Text(left), Scalar::Text(right)) => left == right,
+                    (Scalar::Text(text), Scalar::Int(value))
+                    | (Scalar::Int(value), Scalar::Text(text)) => {
+                        return fail(Problem::Mixed(quoted(&text), value.to_string()));
+                    }
+                };
+                Ok(i64::from(same == (*op == Binary::Eq)))
+            }
             Kind::Unary(Unary::Not, operand) => Ok(i64::from(operand.eval(scope)? == 0)),
             Kind::Unary(Unary::Neg, operand) => {
                 let value = operand.eval(scope)?;
@@ -253,8 +331,12 @@ impl Expr {
     /// Calls `visit` with each name in the expression and its place, whether evaluated or not.
     pub fn names<'e>(&'e self, visit: &mut dyn FnMut(&'e str, Span)) {
         match &self.kind {
-            Kind::Int(_) => {}
+            Kind::Int(_) | Kind::Text(_) => {}
             Kind::Name(name) => visit(name, self.span),
+            Kind::In(value, list) => {
+                value.names(visit);
+                visit(&list.value, list.span);
+            }
             Kind::Unary(_, operand) => operand.names(visit),
             Kind::Binary(_, left, right) => {
                 left.names(visit);
@@ -267,11 +349,23 @@ impl Expr {
     fn level(&self) -> u8 {
         match &self.kind {
             Kind::Binary(op, ..) => op.level(),
+            Kind::In(..) => Binary::Eq.level(),
             Kind::Unary(..) => 5,
             Kind::Int(value) if *value < 0 => 5,
             _ => 6,
         }
     }
+}
+
+/// What an expression gives.
+enum Scalar {
+    Int(i64),
+    Text(String),
+}
+
+/// Text as it is written.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
 }
 
 fn arithmetic(op: Binary, left: i64, right: i64) -> Result<i64, Problem> {
@@ -328,7 +422,12 @@ impl fmt::Display for Expr {
         };
         match &self.kind {
             Kind::Int(value) => write!(f, "{value}"),
+            Kind::Text(text) => f.write_str(&quoted(text)),
             Kind::Name(name) => f.write_str(name),
+            Kind::In(value, list) => {
+                inner(f, value, Binary::Add.level())?;
+                write!(f, " in {}", list.value)
+            }
             Kind::Unary(op, operand) => {
                 f.write_str(if *op == Unary::Neg { "-" } else { "!" })?;
                 inner(f, operand, 6)
@@ -382,6 +481,10 @@ impl<'t> Parser<'t> {
         let word = |c: char| c == '_' || c.is_alphanumeric();
         let length = if word(first) {
             trimmed.find(|c| !word(c)).unwrap_or(trimmed.len())
+        } else if first == '"' {
+            // Up to the next quote, or all where there is none.
+            let text = trimmed.get(1..)?.find('"');
+            text.map_or(trimmed.len(), |length| length + 2)
         } else if ["==", "!=", "<=", ">=", "&&", "||"].iter().any(|op| trimmed.starts_with(op)) {
             2
         } else {
@@ -453,18 +556,50 @@ impl<'t> Parser<'t> {
         let start = self.peek().map_or(self.at, |token| token.start);
         let mut left = self.binary(level + 1, depth)?;
         let mut compared = false;
-        while let Some(op) = self.operator(level) {
-            let token = self.next()?;
-            let right = self.binary(level + 1, depth)?;
-            if level == 2 && compared {
+        while let Some(token) = self.peek() {
+            let kind = if let Some(op) = self.operator(level) {
+                self.at = token.end();
+                let right = self.binary(level + 1, depth)?;
+                Kind::Binary(op, Box::new(left), Box::new(right))
+            } else if level == Binary::Eq.level() && token.text == "in" {
+                self.at = token.end();
+                Kind::In(Box::new(left), self.list_name()?)
+            } else {
+                break;
+            };
+            if level == Binary::Eq.level() && compared {
                 let span = (self.place)(token.start, token.end());
                 return Err(ExprError { problem: Problem::ChainedComparison, span });
             }
             compared = true;
-            let kind = Kind::Binary(op, Box::new(left), Box::new(right));
             left = self.node(kind, start, self.at)?;
         }
         Ok(left)
+    }
+
+    /// The name after `in`.
+    fn list_name(&mut self) -> Result<Name, ExprError> {
+        let token = self.next()?;
+        if !is_name(token.text) {
+            return Err(self.unexpected(&token));
+        }
+        let (name, end) = self.path(&token)?;
+        Ok(Name::new(name, (self.place)(token.start, end)))
+    }
+
+    /// A name with the names nested in it, `a.b.c`, of which the first has been read, and its end.
+    fn path(&mut self, first: &Token<'_>) -> Result<(String, usize), ExprError> {
+        let (mut name, mut end) = (first.text.to_owned(), first.end());
+        while self.eat(".") {
+            let token = self.next()?;
+            if !is_name(token.text) {
+                return Err(self.unexpected(&token));
+            }
+            name.push('.');
+            name.push_str(token.text);
+            end = token.end();
+        }
+        Ok((name, end))
     }
 
     fn unary(&mut self, depth: usize) -> Result<Expr, ExprError> {
@@ -494,11 +629,22 @@ impl<'t> Parser<'t> {
                     .map_err(|_| ExprError { problem: Problem::Literal(text.to_owned()), span })?;
                 self.node(Kind::Int(value), token.start, token.end())
             }
-            text if crate::spec::is_name(text) => {
+            text if text.starts_with('"') => {
+                let Some(inside) = text.get(1..).and_then(|rest| rest.strip_suffix('"')) else {
+                    return Err(ExprError { problem: Problem::UnclosedText, span });
+                };
+                // What an escape would mean differs between the spellings.
+                if inside.contains('\\') {
+                    return Err(self.unexpected(&token));
+                }
+                self.node(Kind::Text(inside.to_owned()), token.start, token.end())
+            }
+            text if is_name(text) => {
                 if self.eat("(") {
                     return self.call(token, span, depth);
                 }
-                self.node(Kind::Name(text.to_owned()), token.start, token.end())
+                let (name, end) = self.path(&token)?;
+                self.node(Kind::Name(name), token.start, end)
             }
             _ => Err(self.unexpected(&token)),
         }
@@ -548,6 +694,10 @@ mod tests {
         let scope = |name: &str| match name {
             "n" => Some(Value::Int(8192)),
             "ratios" => Some(Value::List(vec![0, 4, 128])),
+            "empty" => Some(Value::List(vec![])),
+            "kind" => Some(Value::Text("full".into())),
+            "kinds" => Some(Value::Texts(vec!["full".into(), "sliding".into()])),
+            "deep.er.n" => Some(Value::Int(7)),
             _ => None,
         };
         Expr::parse(text, &place).and_then(|expr| expr.eval(&scope)).map_err(|error| error.problem)
@@ -574,6 +724,18 @@ mod tests {
             ("1 || 1 / 0", 1),
             ("- 9223372036854775807 - 1", i64::MIN),
             ("(-9223372036854775807 - 1) % -1", 0),
+            ("deep.er.n + 1", 8),
+            ("deep . er . n", 7),
+            ("kind == \"full\"", 1),
+            ("\"full\" != kind && 1", 0),
+            ("kind == \"a b, (1) && 2\"", 0),
+            ("\"\" == \"\"", 1),
+            ("n - 8188 in ratios", 1),
+            ("5 in ratios", 0),
+            ("kind in kinds", 1),
+            ("!(\"none\" in kinds)", 1),
+            ("kind in empty || 3 in empty", 0),
+            ("(0 in ratios) == 1", 1),
         ] {
             assert_eq!(eval(text), Ok(value), "{text}");
         }
@@ -599,6 +761,26 @@ mod tests {
             ("align_up(1, 2, 3)", Problem::Arguments(Function::AlignUp, 3)),
             ("m + 1", Problem::UnknownName("m".into())),
             ("ratios + 1", Problem::List("ratios".into())),
+            ("deep.n", Problem::UnknownName("deep.n".into())),
+            ("deep.", Problem::Unfinished),
+            ("deep.7", Problem::Unexpected("7".into())),
+            ("7.n", Problem::Unexpected(".".into())),
+            ("kind", Problem::Text("kind".into())),
+            ("kind + 1", Problem::Text("kind".into())),
+            ("kind < \"n\"", Problem::Text("kind".into())),
+            ("1 && \"a\"", Problem::Text("\"a\"".into())),
+            ("kind == 3", Problem::Mixed("\"full\"".into(), "3".into())),
+            ("3 != kind", Problem::Mixed("\"full\"".into(), "3".into())),
+            ("kinds == kind", Problem::List("kinds".into())),
+            ("kind in ratios", Problem::Mixed("\"full\"".into(), "0".into())),
+            ("n in kinds", Problem::Mixed("\"full\"".into(), "8192".into())),
+            ("1 in n", Problem::NotAList("n".into())),
+            ("1 in none", Problem::UnknownName("none".into())),
+            ("1 in 2", Problem::Unexpected("2".into())),
+            ("0 in ratios == 1", Problem::ChainedComparison),
+            ("1 in ratios in ratios", Problem::ChainedComparison),
+            ("kind == \"full", Problem::UnclosedText),
+            ("kind == \"a\\n\"", Problem::Unexpected("\"a\\n\"".into())),
             ("7 / 2", Problem::Inexact(7, 2)),
             ("7 / 0", Problem::Divisor("/", 7, 0)),
             ("7 % 0", Problem::Divisor("%", 7, 0)),
@@ -630,6 +812,9 @@ mod tests {
             "(a || b) && c",
             "min(a, -b, c % 2)",
             "-(a + b)",
+            "a.b == \"c d\" || a + 1 in b.c",
+            "!(a in b)",
+            "(a in b) == 1",
         ] {
             let expr = Expr::parse(text, &place).unwrap();
             assert_eq!(expr.to_string(), text);

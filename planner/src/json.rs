@@ -9,14 +9,14 @@
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Json {
     Null,
-    Bool,
+    Bool(bool),
     /// An integer of 63 bits and a sign.
     Int(i64),
     /// A larger integer that is not negative and fits 64 bits.
     Large,
     /// Any other number.
     Float,
-    String,
+    String(String),
     Array(Vec<Json>),
     /// Entries in order; of a key given twice, the last.
     Object(Vec<(String, Json)>),
@@ -81,11 +81,11 @@ impl Reader<'_> {
             Some(b'{' | b'[') if depth >= MOST_DEPTH => Err("less nesting"),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
-            Some(b'"') => self.string().map(|_| Json::String),
+            Some(b'"') => self.string().map(Json::String),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'n') => self.word("null", Json::Null),
-            Some(b't') => self.word("true", Json::Bool),
-            Some(b'f') => self.word("false", Json::Bool),
+            Some(b't') => self.word("true", Json::Bool(true)),
+            Some(b'f') => self.word("false", Json::Bool(false)),
             _ => Err("a value"),
         }
     }
@@ -255,13 +255,13 @@ mod tests {
         fn terms(value: &serde_json::Value) -> Json {
             match value {
                 serde_json::Value::Null => Json::Null,
-                serde_json::Value::Bool(_) => Json::Bool,
+                serde_json::Value::Bool(value) => Json::Bool(*value),
                 serde_json::Value::Number(number) => match number.as_i64() {
                     Some(value) => Json::Int(value),
                     None if number.is_u64() => Json::Large,
                     None => Json::Float,
                 },
-                serde_json::Value::String(_) => Json::String,
+                serde_json::Value::String(text) => Json::String(text.clone()),
                 serde_json::Value::Array(items) => Json::Array(items.iter().map(terms).collect()),
                 serde_json::Value::Object(entries) => {
                     let entries = entries.iter().map(|(key, value)| (key.clone(), terms(value)));

@@ -100,7 +100,7 @@ fn unused_dims(spec: &Spec, warnings: &mut Vec<Warning>) {
     used.extend(spec.rows.iter().map(|rows| rows.value.as_str()));
     used.extend(spec.layers.columns.iter().filter_map(|column| match &column.source {
         ColumnSource::Name(name) => Some(name.value.as_str()),
-        ColumnSource::List(_) => None,
+        ColumnSource::List(_) | ColumnSource::Texts(_) => None,
     }));
     for dim in &spec.dims {
         // What the command line sets beside the spec has no place there.

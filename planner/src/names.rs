@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Fault, Hint, NameKind};
-use crate::expr::{Expr, Kind, Problem};
+use crate::expr::{Binary, Expr, Kind, Problem};
 use crate::spec::{Dim, DimValue, Span, Spec, Value};
 
 /// Values by name.
@@ -208,6 +208,17 @@ impl Names {
         known: impl IntoIterator<Item = &'n str> + Clone,
         span: Span,
     ) -> Error {
+        // A configuration that nests may have the name, one level down or more.
+        let nested: Vec<String> = self
+            .known
+            .keys()
+            .filter(|full| full.rsplit_once('.').is_some_and(|(_, last)| last == name))
+            .cloned()
+            .collect();
+        if !nested.is_empty() {
+            let fault = Fault::UnknownName { kind, name: name.to_owned(), nearest: None };
+            return Error::new(fault, span).with(Hint::Nested(nested));
+        }
         let ignored = self.ignored.get(name).map(|found| Hint::Ignored(found));
         // A column may well be called like the list that it was meant to name.
         let of_layers = kind == NameKind::Value && self.of_layers.contains(name);
@@ -220,20 +231,23 @@ impl Names {
         }
     }
 
-    /// A list by name. `Ok(None)`: poisoned.
-    pub(crate) fn list(&self, name: &str, span: Span) -> Result<Option<&[i64]>, Box<Error>> {
+    /// A list by name, of integers or of texts. `Ok(None)`: poisoned.
+    pub(crate) fn list(&self, name: &str, span: Span) -> Result<Option<&Value>, Box<Error>> {
+        let no_list = |found| {
+            Err(Box::new(Error::new(Fault::NotAList { name: name.to_owned(), found }, span)))
+        };
         match self.known.get(name) {
             None => {
-                let is_list =
-                    |(_, known): &(&String, &Known)| matches!(known.value, Some(Value::List(_)));
+                let is_list = |(_, known): &(&String, &Known)| {
+                    matches!(known.value, Some(Value::List(_) | Value::Texts(_)))
+                };
                 let lists = self.known.iter().filter(is_list).map(|(name, _)| name.as_str());
                 Err(Box::new(self.unknown_among(NameKind::List, name, lists, span)))
             }
             Some(Known { value: None, .. }) => Ok(None),
-            Some(Known { value: Some(Value::Int(_)), .. }) => {
-                Err(Box::new(Error::new(Fault::NotAList { name: name.to_owned() }, span)))
-            }
-            Some(Known { value: Some(Value::List(list)), .. }) => Ok(Some(list)),
+            Some(Known { value: Some(Value::Int(_)), .. }) => no_list("an integer"),
+            Some(Known { value: Some(Value::Text(_)), .. }) => no_list("text"),
+            Some(Known { value: Some(list), .. }) => Ok(Some(list)),
         }
     }
 
@@ -265,7 +279,25 @@ impl Names {
                 let varying = self.known.get(name).and_then(|known| known.varying.clone());
                 varying.unwrap_or_else(|| expr.clone())
             }
-            Kind::Int(_) => expr.clone(),
+            Kind::Int(_) | Kind::Text(_) => expr.clone(),
+            // The list is known, so what is left to ask is whether the value is one of its entries.
+            Kind::In(value, list) => {
+                let value = self.reduce(value);
+                let items = match self.known.get(&list.value).and_then(|known| known.value.clone())
+                {
+                    Some(Value::List(items)) => items,
+                    _ => Vec::new(),
+                };
+                let binary = |op, left, right| Expr {
+                    kind: Kind::Binary(op, Box::new(left), Box::new(right)),
+                    span: expr.span,
+                };
+                items
+                    .into_iter()
+                    .map(|item| binary(Binary::Eq, value.clone(), Expr::int(item, list.span)))
+                    .reduce(|any, one| binary(Binary::Or, any, one))
+                    .unwrap_or_else(|| Expr::int(0, expr.span))
+            }
             Kind::Unary(op, operand) => {
                 Expr { kind: Kind::Unary(*op, Box::new(self.reduce(operand))), span: expr.span }
             }

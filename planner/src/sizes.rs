@@ -269,7 +269,8 @@ fn grows_by_form(part: &Expr, rows: &str) -> bool {
             arguments.iter().all(|each| grows_by_form(each, rows))
                 && arguments.iter().skip(1).all(|divisor| !mentions(divisor, rows))
         }
-        Kind::Unary(..) | Kind::Binary(..) => false,
+        // A comparison, by `in` too, falls as well as it rises.
+        Kind::Unary(..) | Kind::Binary(..) | Kind::In(..) | Kind::Text(_) => false,
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Spec {
     pub ubatches: Option<Spanned<i64>>,
     /// Groups claimed never to be live together: proven, or an error.
     pub exclusive: Vec<Name>,
-    /// Integers and lists of integers of the model's configuration.
+    /// What the model's configuration defines.
     pub config: Vec<(String, Value)>,
     /// What else the configuration has, and what each is: no names, but known to a message.
     pub config_ignored: Vec<(String, &'static str)>,
@@ -45,13 +45,17 @@ pub const DEFAULT_ALIGN: i64 = 256;
 /// The stream of a step that does not state one.
 pub const DEFAULT_STREAM: &str = "main";
 
-/// A configuration value: an integer or a list of integers.
+/// What a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// One integer.
     Int(i64),
+    /// Text, which can only be compared.
+    Text(String),
     /// A list of integers.
     List(Vec<i64>),
+    /// A list of texts.
+    Texts(Vec<String>),
 }
 
 /// One entry of `dims`.
@@ -104,8 +108,10 @@ pub struct Column {
 pub enum ColumnSource {
     /// The name of a list.
     Name(Name),
-    /// A list written in place.
+    /// A list of integers written in place.
     List(Spanned<Vec<i64>>),
+    /// A list of texts written in place.
+    Texts(Spanned<Vec<String>>),
 }
 
 /// One step of a layer.
@@ -173,6 +179,17 @@ pub struct Buffer {
     pub shape: Vec<Expr>,
     /// Alignment in bytes; the pool's when absent.
     pub align: Option<Spanned<i64>>,
+}
+
+/// Whether a word can name a value: a name, or names joined by `.` for what a configuration nests.
+///
+/// ```
+/// use scratchpool_planner::spec::is_path;
+/// assert!(is_path("text_config.num_layers"));
+/// assert!(!is_path("text_config."));
+/// ```
+pub fn is_path(word: &str) -> bool {
+    word.split('.').all(is_name)
 }
 
 /// Whether a word can name a step, group, buffer, dim, stream or attribute: a letter or `_`, then

@@ -24,8 +24,6 @@ pub struct Structure {
     pub pool: String,
     /// Number of layers, at least 1.
     pub layers: usize,
-    /// Layer attributes, each with at least one entry a layer.
-    pub attributes: Vec<(String, Vec<i64>)>,
     /// Names of the streams, in order of first use.
     pub streams: Vec<String>,
     /// The steps, in the order in which the host issues them.
@@ -137,11 +135,10 @@ impl Structure {
         if errors.len() > before {
             return None;
         }
-        let (layers, attributes) = layers?;
+        let (layers, _) = layers?;
         let structure = Self {
             pool: spec.name.value.clone(),
             layers,
-            attributes,
             streams,
             steps,
             groups,
@@ -175,13 +172,32 @@ fn duplicates<'n>(
     }
 }
 
-type LayerTable = (usize, Vec<(String, Vec<i64>)>);
+/// The number of layers, and the layers' attributes, each with at least one entry a layer.
+type LayerTable = (usize, Vec<(String, Value)>);
+
+/// The entries of a list of either kind.
+fn entries(list: &Value) -> usize {
+    match list {
+        Value::List(items) => items.len(),
+        Value::Texts(items) => items.len(),
+        Value::Int(_) | Value::Text(_) => 0,
+    }
+}
+
+/// An entry of a list of either kind.
+fn entry(list: &Value, position: usize) -> Option<Value> {
+    match list {
+        Value::List(items) => items.get(position).copied().map(Value::Int),
+        Value::Texts(items) => items.get(position).cloned().map(Value::Text),
+        Value::Int(_) | Value::Text(_) => None,
+    }
+}
 
 fn resolve_layers(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option<LayerTable> {
     let before = errors.len();
     let mut poisoned = false;
     duplicates("layer attributes", spec.layers.columns.iter().map(|c| &c.name), errors);
-    let mut columns: Vec<(String, Vec<i64>)> = Vec::new();
+    let mut columns: Vec<(String, Value)> = Vec::new();
     for column in &spec.layers.columns {
         if column.name.value == "layer" {
             let fault = Fault::Duplicate {
@@ -192,11 +208,12 @@ fn resolve_layers(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option
             errors.push(Error::new(fault, column.name.span));
         }
         let list = match &column.source {
-            ColumnSource::List(list) => Some(list.value.as_slice()),
+            ColumnSource::List(list) => Some(Value::List(list.value.clone())),
+            ColumnSource::Texts(list) => Some(Value::Texts(list.value.clone())),
             ColumnSource::Name(name) => match names.list(&name.value, name.span) {
                 Ok(list) => {
                     poisoned |= list.is_none();
-                    list
+                    list.cloned()
                 }
                 Err(error) => {
                     errors.push(*error);
@@ -205,13 +222,13 @@ fn resolve_layers(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option
             },
         };
         if let Some(list) = list {
-            columns.push((column.name.value.clone(), list.to_vec()));
+            columns.push((column.name.value.clone(), list));
         }
     }
     if errors.len() > before || poisoned {
         return None;
     }
-    let shortest = columns.iter().map(|(_, list)| list.len()).min();
+    let shortest = columns.iter().map(|(_, list)| entries(list)).min();
     let (count, span) = match &spec.layers.count {
         Some(expr) => {
             if let Some(name) = names.runtime_name(expr) {
@@ -236,10 +253,10 @@ fn resolve_layers(spec: &Spec, names: &Names, errors: &mut Vec<Error>) -> Option
         return None;
     };
     for ((_, list), column) in columns.iter().zip(&spec.layers.columns) {
-        if list.len() < layers {
+        if entries(list) < layers {
             let fault = Fault::ShortColumn {
                 column: column.name.value.clone(),
-                entries: list.len(),
+                entries: entries(list),
                 count: layers,
             };
             errors.push(Error::new(fault, column.name.span));
@@ -284,7 +301,7 @@ impl Resolver<'_> {
                     return i64::try_from(layer).ok().map(Value::Int);
                 }
                 let (_, list) = attributes.iter().find(|(each, _)| each == name)?;
-                list.get(layer).copied().map(Value::Int)
+                entry(list, layer)
             };
             match self.names.eval(when, &extra) {
                 Ok(value) => holds.push(value != 0),

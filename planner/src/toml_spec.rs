@@ -20,7 +20,7 @@ use crate::error::{Error, Fault, Hint, LeftOut, NameKind};
 use crate::expr::{Expr, Problem};
 use crate::spec::{
     After, Buffer, Column, ColumnSource, DType, Dim, DimValue, Group, Launch, Layers, Name, Span,
-    Spanned, Spec, Step, Target, is_name,
+    Spanned, Spec, Step, Target, is_name, is_path,
 };
 
 /// Most bytes of a spec.
@@ -341,10 +341,22 @@ impl<'t> Reader<'t> {
     fn column(&mut self, key: &str, node: &Node<'t>) -> Option<ColumnSource> {
         let place = span(node.span());
         match node.get_ref() {
-            DeValue::String(_) => self.name(key, node).map(ColumnSource::Name),
+            DeValue::String(_) => {
+                let name = self.string(key, "a name", node)?;
+                if is_path(&name.value) {
+                    return Some(ColumnSource::Name(name));
+                }
+                self.fault(Fault::NotAName { word: short(&name.value, 80) }, name.span);
+                None
+            }
             DeValue::Array(items) if items.iter().all(|item| item.get_ref().is_integer()) => {
                 let list = self.integers(key, "a list of integers", node)?;
                 Some(ColumnSource::List(Spanned::new(list, place)))
+            }
+            DeValue::Array(items) if items.iter().all(|item| item.get_ref().is_str()) => {
+                let texts = items.iter().filter_map(|item| item.get_ref().as_str());
+                let texts = texts.map(str::to_owned).collect();
+                Some(ColumnSource::Texts(Spanned::new(texts, place)))
             }
             DeValue::Array(items) => {
                 for item in items.iter().filter(|item| !item.get_ref().is_integer()) {
@@ -938,11 +950,11 @@ mod tests {
             // Layers.
             (
                 "layers.ratio = 4",
-                "layers: layer attribute `ratio` must be a list of integers or the name of one, found an integer @ 4",
+                "layers: layer attribute `ratio` must be a list of integers or of strings, or the name of one, found an integer @ 4",
             ),
             (
                 "layers.ratio = [4, '4']",
-                "layers: layer attribute `ratio` must be a list of integers or the name of one, found a list with a string @ '4'",
+                "layers: layer attribute `ratio` must be a list of integers or of strings, or the name of one, found a list with a string @ '4'",
             ),
             (
                 "layers.count = [4]",

@@ -155,6 +155,7 @@ fn errors_are_drawn_on_standard_error() {
         ("names.toml", "names.txt"),
         ("no_config.toml", "no_config.txt"),
         ("quotes.toml", "quotes.txt"),
+        ("nested.toml", "nested.txt"),
     ] {
         let output = run(&["plan", spec]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{spec}");

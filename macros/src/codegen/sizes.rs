@@ -121,7 +121,7 @@ fn arithmetic(expr: &Expr, rows: &str, plan: &TokenStream) -> TokenStream {
             }
         }
         // The planner takes no other form as a leading extent.
-        Kind::Unary(..) => TokenStream::new(),
+        Kind::Unary(..) | Kind::In(..) | Kind::Text(_) => TokenStream::new(),
     }
 }
 
@@ -166,6 +166,8 @@ fn checked(context: &Context<'_>, expr: &Expr) -> TokenStream {
             let parts = arguments.iter().map(part);
             parts.reduce(|a, b| quote!(#size::#name(#a, #b))).unwrap_or_default()
         }
+        // An extent holds neither: text is constant, and `in` becomes comparisons.
+        Kind::In(..) | Kind::Text(_) => TokenStream::new(),
     }
 }
 

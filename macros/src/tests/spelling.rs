@@ -115,6 +115,10 @@ fn declaration(spec: &Spec, config: Option<&str>) -> (TokenStream, TokenStream) 
                 quote!(#source)
             }
             ColumnSource::List(values) => list(&values.value),
+            ColumnSource::Texts(values) => {
+                let values = &values.value;
+                quote!([#(#values),*])
+            }
         };
         quote!(#attribute = #source)
     });

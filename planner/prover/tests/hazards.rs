@@ -59,7 +59,7 @@ impl Model {
         let value = |name: &str| &config.iter().find(|(each, _)| each == name).unwrap().1;
         let integer = |name: &str| match value(name) {
             Value::Int(value) => u64::try_from(*value).unwrap(),
-            Value::List(_) => panic!("{name} is a list"),
+            _ => panic!("{name} is no integer"),
         };
         let Value::List(ratios) = value("compress_ratios") else { panic!("no list") };
         let layers = usize::try_from(integer("num_hidden_layers")).unwrap();

@@ -255,10 +255,12 @@ pub enum Fault {
         /// The layers.
         count: usize,
     },
-    /// A column that names an integer.
+    /// A column that names what is no list.
     NotAList {
         /// The name.
         name: String,
+        /// What it stands for.
+        found: &'static str,
     },
     /// A column that is no list at all.
     ColumnType {
@@ -351,6 +353,8 @@ pub enum Hint {
     Known(Vec<String>),
     /// The configuration has the name, but as this, which is no name.
     Ignored(&'static str),
+    /// The configuration has the name only inside other objects: the full names.
+    Nested(Vec<String>),
     /// The name is an attribute of the layers, so has a value only in `when`.
     OfLayers,
     /// The pool names no configuration that could define the name.
@@ -486,7 +490,8 @@ impl Error {
 pub fn hint_at_config(errors: &mut [Error]) {
     let far = |error: &&mut Error| {
         let Fault::UnknownName { kind, name, nearest: None } = &error.fault else { return false };
-        let other = |hint: &Hint| matches!(hint, Hint::OfLayers | Hint::Ignored(_));
+        let other =
+            |hint: &Hint| matches!(hint, Hint::OfLayers | Hint::Ignored(_) | Hint::Nested(_));
         matches!(kind, NameKind::Value | NameKind::List)
             && name != RUNTIME
             && !error.hints.iter().any(other)

@@ -3,7 +3,7 @@
 use scratchpool_tables::layer_list;
 
 use super::fault::{Cause, Error, Fault, Hint, Mend, NameKind, RUNTIME, Unwritten};
-use super::words::{agree, list, there_are};
+use super::words::{agree, either, list, there_are};
 use crate::expr::Problem;
 use crate::spec::{DEFAULT_ALIGN, DType, Launch};
 
@@ -63,10 +63,19 @@ impl Error {
                 Problem::Unexpected(text) if text == "=" => Some("to compare, write `==`".into()),
                 Problem::Unexpected(text) if text == "&" => Some("write `&&`".into()),
                 Problem::Unexpected(text) if text == "|" => Some("write `||`".into()),
-                Problem::Unexpected(text) if text.starts_with('"') => Some(match spelling {
+                Problem::Text(text) if text.starts_with('"') => Some(match spelling {
                     Spelling::Toml => "an expression stands in one pair of quotes".into(),
                     Spelling::Rust => "expressions are written without quotes".into(),
                 }),
+                Problem::Text(text) => {
+                    Some(format!("text can be compared with text: `{text} == \"…\"`"))
+                }
+                Problem::Unexpected(text) if text == "'" => {
+                    Some("text stands in double quotes".into())
+                }
+                Problem::Unexpected(text) if text.starts_with('"') => {
+                    Some("text has no escapes".into())
+                }
                 Problem::TooLarge => Some("give a part of it a name in `dims`".into()),
                 _ => None,
             },
@@ -141,6 +150,9 @@ impl Error {
             .iter()
             .filter_map(|hint| match hint {
                 Hint::Known(names) => Some(there_are(names.iter().map(String::as_str))),
+                Hint::Nested(names) => {
+                    Some(format!("write the path that leads to it: {}", either(names)))
+                }
                 Hint::NoConfig => Some("the pool names no `config`".to_owned()),
                 _ => None,
             })
@@ -252,7 +264,7 @@ mod tests {
 
     #[test]
     fn help_against_quotes_is_in_the_words_of_each_spelling() {
-        let problem = Problem::Unexpected("\"layer == 31\"".into());
+        let problem = Problem::Text("\"layer == 31\"".into());
         let error = Error::new(Fault::Expression { problem, layer: None }, Span::default());
         let help = |spelling| error.help_in(spelling).unwrap_or_default();
         assert_eq!(help(Spelling::Rust), "expressions are written without quotes");

@@ -38,8 +38,11 @@ impl Error {
             Fault::UnknownName { kind, name, .. } => {
                 let instead = self.hints.iter().find_map(|hint| match hint {
                     Hint::Ignored(found) => Some(format!(
-                        "the configuration has `{name}`, but it is {found}; only integers and lists of integers are names"
+                        "the configuration has `{name}`, but it is {found}; only integers, booleans, strings and lists of these are names"
                     )),
+                    Hint::Nested(_) => {
+                        Some(format!("the configuration has `{name}`, but not at its top"))
+                    }
                     Hint::OfLayers => Some(format!("`{name}` is known only in `when`")),
                     _ => None,
                 });
@@ -81,11 +84,11 @@ impl Error {
             Fault::ShortColumn { column, entries, count } => {
                 format!("layer attribute `{column}` has {entries} entries for {count} layers")
             }
-            Fault::NotAList { name } => {
-                format!("`{name}` is an integer; a layer attribute needs a list")
+            Fault::NotAList { name, found } => {
+                format!("`{name}` is {found}; a layer attribute needs a list")
             }
             Fault::ColumnType { column, found } => format!(
-                "layer attribute `{column}` must be a list of integers or the name of one, found {found}"
+                "layer attribute `{column}` must be a list of integers or of strings, or the name of one, found {found}"
             ),
             Fault::TooManyNodes { nodes, most } => format!(
                 "one pass has {nodes} nodes (a node is a step in a layer); the prover takes {most}"
@@ -151,7 +154,7 @@ impl Error {
             Fault::UnknownName { kind, .. } => {
                 let instead = self.hints.iter().find_map(|hint| match hint {
                     Hint::Ignored(found) => Some((*found).to_owned()),
-                    Hint::OfLayers => Some("not known here".to_owned()),
+                    Hint::Nested(_) | Hint::OfLayers => Some("not known here".to_owned()),
                     _ => None,
                 });
                 instead.unwrap_or_else(|| format!("no such {}", kind.as_str()))
@@ -267,6 +270,14 @@ fn problem_text(problem: &Problem) -> String {
         }
         Problem::UnknownName(name) => format!("no name is called `{name}`"),
         Problem::List(name) => format!("`{name}` is a list; an integer is expected"),
+        Problem::Text(text) => format!("`{text}` is text; an integer is expected"),
+        Problem::Mixed(text, integer) => {
+            format!("text such as `{text}` cannot be compared with an integer such as {integer}")
+        }
+        Problem::NotAList(name) => {
+            format!("`{name}` is no list; after `in` stands the name of one")
+        }
+        Problem::UnclosedText => "this text has no `\"` at its end".into(),
         Problem::Inexact(a, b) => format!("{a} / {b} is not exact"),
         Problem::Divisor(op, a, b) if op.len() == 1 => format!("{a} {op} {b} divides by zero"),
         Problem::Divisor(function, a, b) => {

@@ -14,6 +14,17 @@ pub(super) fn list(names: &[String]) -> String {
     }
 }
 
+/// `` `a`, `b` or `c` ``.
+pub(super) fn either(names: &[String]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => {
+            let rest: Vec<_> = rest.iter().map(|name| format!("`{name}`")).collect();
+            format!("{} or `{last}`", rest.join(", "))
+        }
+        names => list(names),
+    }
+}
+
 /// `happens in layers 2, 4; between layers 2 and 3, 3 and 0 of the next pass`, of which either part
 /// may be absent.
 pub(crate) fn layers_of_pairs(layers: &[(usize, usize)]) -> String {
