@@ -8,12 +8,11 @@ use std::path::Path;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use scratchpool_planner::error::{Error, Fault, NameKind, Spelling, hint_at_config};
+use scratchpool_planner::error::{Error, Spelling, hint_at_config};
 use scratchpool_planner::lint::Warning;
 use scratchpool_planner::plan::analyze;
 
 use crate::meant::Meant;
-use crate::parse::Declaration;
 use crate::places::Places;
 use crate::{api, codegen, parse};
 
@@ -33,7 +32,8 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
     let in_grammar = !declaration.errors.is_empty();
     let errors: Vec<Error> = declaration.errors.iter().chain(&found).cloned().collect();
     // With a part of the declaration unread, what seems wrong elsewhere may follow from that.
-    let shown = found.iter().filter(|error| !in_grammar || stands_alone(error, &declaration));
+    let alone = |error: &&Error| !in_grammar || error.stands_alone(&declaration.left_out);
+    let shown = found.iter().filter(alone);
     let mut messages = TokenStream::new();
     for error in declaration.errors.iter().chain(shown) {
         messages.extend(message(error, &declaration.places));
@@ -54,30 +54,6 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream, root: &Path) ->
     };
     let code = codegen::emit(&declaration, &api, plan.as_ref(), errors.is_empty());
     quote! { #messages #code }
-}
-
-/// Whether an error of the planner is one whatever the unread parts of a declaration say.
-fn stands_alone(error: &Error, declaration: &Declaration) -> bool {
-    let Declaration { gaps, spec, .. } = declaration;
-    match &error.fault {
-        // The name that stands for what was not read.
-        Fault::UnknownName { name, .. } if name.is_empty() => false,
-        Fault::UnknownName { kind, .. } => match kind {
-            NameKind::Value | NameKind::List | NameKind::Dim => !gaps.values,
-            NameKind::Step => !gaps.steps,
-            NameKind::Group | NameKind::Buffer => !gaps.groups,
-            NameKind::DType | NameKind::Launch | NameKind::Function => true,
-        },
-        Fault::AlignBelow { .. } => spec.align.is_some(),
-        // What runs when, and touches what, is not known while any part is missing.
-        Fault::TooManyNodes { .. }
-        | Fault::ReadBeforeWrite { .. }
-        | Fault::Race(_)
-        | Fault::Reuse(_)
-        | Fault::NotExclusive { .. }
-        | Fault::Refused(_) => false,
-        _ => true,
-    }
 }
 
 /// A compile error over the tokens of an error's span.

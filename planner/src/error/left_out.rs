@@ -34,6 +34,19 @@ impl LeftOut {
     /// The kinds of what has a value.
     pub const VALUES: [NameKind; 3] = [NameKind::Value, NameKind::List, NameKind::Dim];
 
+    /// The kinds of what holds tensors.
+    pub const GROUPS: [NameKind; 2] = [NameKind::Group, NameKind::Buffer];
+
+    /// All kinds of names that a spec defines.
+    pub const NAMES: [NameKind; 6] = [
+        NameKind::Value,
+        NameKind::List,
+        NameKind::Dim,
+        NameKind::Step,
+        NameKind::Group,
+        NameKind::Buffer,
+    ];
+
     /// Nothing was read.
     pub fn everything() -> Self {
         Self { everything: true, ..Self::default() }
