@@ -20,6 +20,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use oracle::generate::Words;
 use oracle::model::{Launch, Spec};
 use oracle::shrink::shrink;
 use oracle::verdict::{Verdict, judge};
@@ -95,9 +96,21 @@ fn agrees(spec: &Spec, verdict: &Verdict, code: i32, json: &Value) -> Check {
     require!(code == 1, "exit code {code}, but the oracle finds {findings:?}");
     let expected =
         findings.iter().map(|finding| finding.code().to_owned()).collect::<BTreeSet<_>>();
-    let found = codes(json)?;
+    // What else is said of a buffer whose accesses contradict one another is open.
+    let open = verdict.buffers.iter().filter(|buffer| buffer.open);
+    let open = open.flat_map(|it| [it.name.as_str(), it.group.as_str()]).collect::<Vec<_>>();
+    let left_open = |error: &Value| {
+        let message = error["message"].as_str().unwrap();
+        error["code"] != "access" && open.iter().any(|name| message.contains(name))
+    };
+    let mut json = json.clone();
+    codes(&json)?;
+    if let Some(errors) = json["errors"].as_array_mut() {
+        errors.retain(|error| !left_open(error));
+    }
+    let found = codes(&json)?;
     require!(found == expected, "codes {found:?}, but the oracle finds {findings:?}\n{json:#}");
-    let errors = list(json, "errors")?;
+    let errors = list(&json, "errors")?;
     let about = |error: &Value, code: &str, subjects: &[&str]| {
         error["code"] == code
             && subjects.iter().all(|subject| error["message"].as_str().unwrap().contains(subject))
@@ -158,20 +171,21 @@ fn offsets(verdict: &Verdict, json: &Value, total: i64) -> Check {
         let clash = placed.insert(text(buffer, "name")?, buffer);
         require!(clash.is_none(), "a buffer is listed twice: {buffer}");
     }
-    let names = verdict.buffers.iter().map(|buffer| buffer.name.as_str()).collect::<BTreeSet<_>>();
+    let names = verdict.in_arena().map(|buffer| buffer.name.as_str()).collect::<BTreeSet<_>>();
     let listed = placed.keys().copied().collect::<BTreeSet<_>>();
     require!(listed == names, "buffers {listed:?}, but the spec has {names:?}");
 
-    let mut offsets = Vec::new();
+    // External memory has none, and interferes with nothing.
+    let mut offsets = vec![0; verdict.buffers.len()];
     let mut end = 0;
-    for buffer in &verdict.buffers {
+    for (i, buffer) in verdict.buffers.iter().enumerate().filter(|(_, it)| !it.external) {
         let entry = placed[buffer.name.as_str()];
         let offset = integer(entry, "offset")?;
         require!(text(entry, "dtype")? == buffer.dtype, "dtype of {entry}");
         require!(
-            entry["shape"] == json!(buffer.shape),
+            buffer.shapes.iter().any(|shape| entry["shape"] == json!(shape)),
             "shape of {entry}, the oracle's is {:?}",
-            buffer.shape
+            buffer.shapes
         );
         require!(
             integer(entry, "bytes")? == buffer.bytes,
@@ -184,7 +198,7 @@ fn offsets(verdict: &Verdict, json: &Value, total: i64) -> Check {
             buffer.align
         );
         require!(buffer.accessed || offset == 0, "{entry} has no access");
-        offsets.push(offset);
+        offsets[i] = offset;
         end = end.max(offset + buffer.bytes);
     }
     require!(end == total, "the highest buffer ends at {end}, not at {total}");
@@ -226,7 +240,8 @@ fn proofs(spec: &Spec, verdict: &Verdict, json: &Value) -> Check {
     for a in 0..verdict.buffers.len() {
         for b in a + 1..verdict.buffers.len() {
             let (one, two) = (&verdict.buffers[a], &verdict.buffers[b]);
-            if one.accessed && two.accessed && !verdict.interference.contains(&(a, b)) {
+            let there = [one, two].iter().all(|it| it.accessed && !it.external);
+            if there && !verdict.interference.contains(&(a, b)) {
                 require!(
                     proved.contains(&(a, b)),
                     "no proof that {} and {} may share",
@@ -244,7 +259,9 @@ fn chain(spec: &Spec, verdict: &Verdict, (a, b): (usize, usize), proof: &Value) 
     let uses = |step: &str, buffer: usize| {
         let (name, group) = (&verdict.buffers[buffer].name, &verdict.buffers[buffer].group);
         let step = spec.steps.iter().find(|it| it.name == step).expect("looked up before");
-        step.writes.iter().chain(&step.reads).any(|item| item == name || item == group)
+        let part = format!("{name}[");
+        let items = step.writes.iter().chain(&step.reads).chain(&step.uses);
+        items.into_iter().any(|item| item == name || item == group || item.starts_with(&part))
     };
     let mut edges = Vec::new();
     for edge in list(proof, "edges")? {
@@ -296,9 +313,17 @@ fn check(spec: &Spec, verdict: &Verdict) -> Check {
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("contract-{}-{number}.toml", std::process::id()));
-    std::fs::write(&path, spec.toml()).unwrap();
+    let config = path.with_extension("json");
+    let file_name = config.file_name().unwrap().to_str().unwrap();
+    std::fs::write(&path, spec.toml().replace("\"CONFIG\"", &format!("{file_name:?}"))).unwrap();
+    if let Some(names) = &spec.config {
+        std::fs::write(&config, names.to_string()).unwrap();
+    }
     let planned = plan(&path);
     std::fs::remove_file(&path).unwrap();
+    if spec.config.is_some() {
+        std::fs::remove_file(&config).unwrap();
+    }
     let (code, json) = planned?;
     agrees(spec, verdict, code, &json)
 }
@@ -311,6 +336,16 @@ fn variable(name: &str) -> Option<u64> {
 
 #[test]
 fn random_specs_come_out_as_the_oracle_says() {
+    random_specs(Words::Few);
+}
+
+#[test]
+#[ignore = "the command does not know these words yet"]
+fn random_specs_of_all_words_come_out_as_the_oracle_says() {
+    random_specs(Words::All);
+}
+
+fn random_specs(words: Words) {
     let (first, count) = match variable("SCRATCHPOOL_SEED") {
         Some(seed) => (seed, 1),
         None => (0, variable("SCRATCHPOOL_SPECS").unwrap_or(400)),
@@ -324,7 +359,7 @@ fn random_specs_come_out_as_the_oracle_says() {
             if seed >= first + count {
                 return;
             }
-            let spec = generate::spec(seed);
+            let spec = generate::spec(seed, words);
             let verdict = judge(&spec, PASSES).expect("the expressions were tried");
             if verdict.findings().is_empty() {
                 sound.fetch_add(1, Ordering::Relaxed);
@@ -370,8 +405,8 @@ fn random_specs_come_out_as_the_oracle_says() {
     );
 }
 
-fn case_files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+fn case_files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let mut paths =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
@@ -386,7 +421,7 @@ fn expected(path: &Path) -> Value {
 }
 
 /// The codes of errors that are no fault of the text.
-const SCHEDULE: [&str; 4] = ["read_before_write", "race", "reuse", "not_exclusive"];
+const SCHEDULE: [&str; 5] = ["read_before_write", "race", "reuse", "not_exclusive", "access"];
 
 /// Compares with what stands beside the case.
 fn comes_out(path: &Path) -> Check {
@@ -452,8 +487,18 @@ fn comes_out(path: &Path) -> Check {
 
 #[test]
 fn each_case_comes_out_as_written_beside_it() {
+    cases_come_out("cases");
+}
+
+#[test]
+#[ignore = "the command does not know these words yet"]
+fn each_case_of_new_words_comes_out_as_written_beside_it() {
+    cases_come_out("cases/new_words");
+}
+
+fn cases_come_out(folder: &str) {
     let mut failures = Vec::new();
-    for path in case_files() {
+    for path in case_files(folder) {
         if let Err(words) = comes_out(&path) {
             failures.push(format!("{}: {words}", path.file_name().unwrap().display()));
         }
@@ -464,12 +509,13 @@ fn each_case_comes_out_as_written_beside_it() {
 #[test]
 fn the_cases_cover_every_code() {
     let mut seen = BTreeSet::new();
-    for path in case_files() {
-        for code in expected(&path)["errors"].as_array().unwrap_or(&vec![]) {
+    for path in case_files("cases").iter().chain(&case_files("cases/new_words")) {
+        for code in expected(path)["errors"].as_array().unwrap_or(&vec![]) {
             seen.insert(code.as_str().unwrap().to_owned());
         }
     }
     let all = [
+        "access",
         "align",
         "config",
         "duplicate",
@@ -490,7 +536,7 @@ fn the_cases_cover_every_code() {
 
 #[test]
 fn a_wrong_use_exits_with_two() {
-    let case = case_files().remove(0);
+    let case = case_files("cases").remove(0);
     let case = case.to_str().unwrap();
     let uses: [&[&str]; 5] = [
         &[],
@@ -506,7 +552,7 @@ fn a_wrong_use_exits_with_two() {
 
 #[test]
 fn the_output_is_the_same_in_each_run() {
-    for path in case_files() {
+    for path in case_files("cases") {
         let path = path.to_str().unwrap();
         let (one, two) = (
             command(&["plan", path, "--format", "json"]),
@@ -519,11 +565,11 @@ fn the_output_is_the_same_in_each_run() {
 #[test]
 fn the_fingerprint_follows_the_bytes() {
     let seed = (0..1000).find(|seed| {
-        let spec = generate::spec(*seed);
+        let spec = generate::spec(*seed, Words::Few);
         judge(&spec, PASSES)
             .is_ok_and(|verdict| verdict.findings().is_empty() && verdict.items().len() > 3)
     });
-    let spec = generate::spec(seed.unwrap());
+    let spec = generate::spec(seed.unwrap(), Words::Few);
     let fingerprint = |spec: &Spec, name: &str| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("fingerprint-{}-{name}.toml", std::process::id()));

@@ -3,8 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names and their values.
-pub(crate) type Names = BTreeMap<String, i64>;
+/// Names and their values. A nested name has its dots: `text_config.hidden_size`.
+pub(crate) type Names = BTreeMap<String, Value>;
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Value {
+    Int(i64),
+    Text(String),
+    List(Vec<Value>),
+}
 
 /// An operator of two operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +66,9 @@ impl Op {
 pub(crate) enum Expr {
     Int(i64),
     Name(String),
+    Text(String),
+    /// Whether the value of the first name is in the list that the second stands for.
+    In(String, String),
     Not(Box<Expr>),
     Binary(Op, Box<Expr>, Box<Expr>),
     Call(String, Vec<Expr>),
@@ -70,6 +81,8 @@ pub(crate) enum Fault {
     Inexact,
     ZeroDivisor,
     Overflow,
+    /// A string or a list where a number must stand, a number beside a string.
+    Type,
     /// The page leaves the value open, so the generator keeps away from it.
     Unspecified,
 }
@@ -83,12 +96,22 @@ impl Expr {
         Self::Binary(op, Box::new(a), Box::new(b))
     }
 
-    /// The value, with `names` in scope.
+    /// The number that it is, with `names` in scope.
     pub(crate) fn value(&self, names: &Names) -> Result<i64, Fault> {
         match self {
             Self::Int(n) => Ok(*n),
-            Self::Name(name) => {
-                names.get(name).copied().ok_or_else(|| Fault::UnknownName(name.clone()))
+            Self::Name(_) | Self::Text(_) => match self.any(names)? {
+                Value::Int(n) => Ok(n),
+                Value::Text(_) | Value::List(_) => Err(Fault::Type),
+            },
+            Self::In(name, list) => {
+                let find =
+                    |name: &String| names.get(name).ok_or_else(|| Fault::UnknownName(name.clone()));
+                match (find(name)?, find(list)?) {
+                    (Value::List(_), _) => Err(Fault::Type),
+                    (value, Value::List(list)) => Ok(i64::from(list.contains(value))),
+                    _ => Err(Fault::Type),
+                }
             }
             Self::Not(a) => Ok(i64::from(a.value(names)? == 0)),
             Self::Binary(Op::And, a, b) => {
@@ -97,6 +120,11 @@ impl Expr {
             Self::Binary(Op::Or, a, b) => {
                 Ok(i64::from(a.value(names)? != 0 || b.value(names)? != 0))
             }
+            Self::Binary(op @ (Op::Eq | Op::Ne), a, b) => match (a.any(names)?, b.any(names)?) {
+                (Value::Int(a), Value::Int(b)) => apply(*op, a, b),
+                (Value::Text(a), Value::Text(b)) => Ok(i64::from((a == b) == (*op == Op::Eq))),
+                _ => Err(Fault::Type),
+            },
             Self::Binary(op, a, b) => apply(*op, a.value(names)?, b.value(names)?),
             Self::Call(function, arguments) => {
                 let values =
@@ -106,9 +134,33 @@ impl Expr {
         }
     }
 
+    /// The value, be it a number, a string or a list.
+    fn any(&self, names: &Names) -> Result<Value, Fault> {
+        match self {
+            Self::Name(name) => {
+                names.get(name).cloned().ok_or_else(|| Fault::UnknownName(name.clone()))
+            }
+            Self::Text(text) => Ok(Value::Text(text.clone())),
+            _ => self.value(names).map(Value::Int),
+        }
+    }
+
+    /// All names that stand in it, looked at or not.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Int(_) | Self::Text(_) => vec![],
+            Self::Name(name) => vec![name],
+            Self::In(name, list) => vec![name, list],
+            Self::Not(a) => a.names(),
+            Self::Binary(_, a, b) => [a.names(), b.names()].concat(),
+            Self::Call(_, arguments) => arguments.iter().flat_map(Self::names).collect(),
+        }
+    }
+
     fn level(&self) -> u8 {
         match self {
             Self::Binary(op, ..) => op.level(),
+            Self::In(..) => COMPARISON,
             Self::Not(_) => UNARY,
             _ => UNARY + 1,
         }
@@ -123,6 +175,8 @@ impl Expr {
         match self {
             Self::Int(n) => write!(f, "{n}"),
             Self::Name(name) => write!(f, "{name}"),
+            Self::Text(text) => write!(f, "\"{text}\""),
+            Self::In(name, list) => write!(f, "{name} in {list}"),
             Self::Not(a) => {
                 write!(f, "!")?;
                 a.write(f, UNARY)
@@ -216,6 +270,15 @@ fn binary(rest: &mut &str, level: u8) -> Expr {
         return unary(rest);
     }
     let mut left = binary(rest, level + 1);
+    if level == COMPARISON
+        && let Some(after) = rest.strip_prefix("in ")
+    {
+        *rest = after.trim_start();
+        return match (left, binary(rest, level + 1)) {
+            (Expr::Name(name), Expr::Name(list)) => Expr::In(name, list),
+            other => panic!("{other:?} around `in`"),
+        };
+    }
     loop {
         let found =
             OPS.iter().find(|(_, text, _)| rest.starts_with(text)).filter(|(.., of)| *of == level);
@@ -236,7 +299,14 @@ fn unary(rest: &mut &str) -> Expr {
         assert!(take(rest, ")"), "a missing parenthesis before {rest:?}");
         return inner;
     }
-    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    if take(rest, "\"") {
+        let (text, after) = rest.split_once('"').unwrap();
+        let text = Expr::Text(text.to_owned());
+        *rest = after.trim_start();
+        return text;
+    }
+    let of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let end = rest.find(|c: char| !of_a_name(c)).unwrap_or(rest.len());
     let (word, after) = rest.split_at(end);
     *rest = after.trim_start();
     if let Ok(n) = word.parse() {

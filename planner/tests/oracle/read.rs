@@ -1,6 +1,6 @@
 //! Reads a well-formed spec from TOML; panics on any other.
 
-use super::expr::{Expr, parse};
+use super::expr::{self, Expr, parse};
 use super::model::{After, Buffer, Column, Dim, Group, Launch, Layers, Spec, Step};
 use toml::{Table, Value};
 
@@ -12,23 +12,6 @@ pub(crate) fn read(text: &str, config: Option<&str>) -> Spec {
     for (name, value) in section(&table, "dims") {
         dims.push((name.clone(), dim(value)));
     }
-    if let Some(config) = config {
-        let config: serde_json::Value = serde_json::from_str(config).unwrap();
-        for (name, value) in config.as_object().unwrap() {
-            let dim = if let Some(n) = value.as_i64() {
-                Dim::Value(Expr::Int(n))
-            } else if let Some(Some(list)) =
-                value.as_array().map(|list| list.iter().map(serde_json::Value::as_i64).collect())
-            {
-                Dim::List(list)
-            } else {
-                continue;
-            };
-            if dims.iter().all(|(taken, _)| taken != name) {
-                dims.push((name.clone(), dim));
-            }
-        }
-    }
     let layers = table.get("layers").map(|_| Layers {
         count: section(&table, "layers")
             .find(|(key, _)| *key == "count")
@@ -37,7 +20,7 @@ pub(crate) fn read(text: &str, config: Option<&str>) -> Spec {
             .filter(|(key, _)| *key != "count")
             .map(|(key, value)| match value {
                 Value::String(name) => (key.clone(), Column::Named(name.clone())),
-                _ => (key.clone(), Column::List(integers(value))),
+                _ => (key.clone(), Column::List(items(value))),
             })
             .collect(),
     });
@@ -45,6 +28,18 @@ pub(crate) fn read(text: &str, config: Option<&str>) -> Spec {
         name: string(pool, "name").unwrap(),
         align: pool.get("align").map(|align| align.as_integer().unwrap()),
         exclusive: strings(pool, "exclusive"),
+        rows: match pool.get("rows") {
+            Some(Value::String(row)) => vec![row.clone()],
+            _ => strings(pool, "rows"),
+        },
+        config: config.map(|config| serde_json::from_str(config).unwrap()),
+        modes: section(&table, "modes")
+            .map(|(mode, dims)| {
+                let dims = dims.as_table().unwrap().iter();
+                let dims = dims.map(|(name, n)| (name.clone(), n.as_integer().unwrap()));
+                (mode.clone(), dims.collect())
+            })
+            .collect(),
         dims,
         layers,
         steps: tables(&table, "step").map(step).collect(),
@@ -72,6 +67,7 @@ fn step(table: &Table) -> Step {
         },
         writes: strings(table, "writes"),
         reads: strings(table, "reads"),
+        uses: strings(table, "uses"),
     }
 }
 
@@ -80,12 +76,16 @@ fn group(table: &Table) -> Group {
         name: string(table, "name").unwrap(),
         when: table.get("when").map(expr),
         keep: table.get("if").map(expr),
+        persistent: holds(table, "persistent"),
+        external: holds(table, "external"),
+        per_layer: holds(table, "per_layer"),
         buffers: tables(table, "buffer")
             .map(|buffer| Buffer {
                 name: string(buffer, "name").unwrap(),
                 dtype: string(buffer, "dtype").unwrap(),
                 shape: buffer["shape"].as_array().unwrap().iter().map(expr).collect(),
                 align: buffer.get("align").map(|align| align.as_integer().unwrap()),
+                parts: buffer.get("parts").map(|parts| parts.as_integer().unwrap()),
             })
             .collect(),
     }
@@ -103,6 +103,10 @@ fn tables<'a>(table: &'a Table, key: &str) -> impl Iterator<Item = &'a Table> {
         .map(|item| item.as_table().unwrap())
 }
 
+fn holds(table: &Table, key: &str) -> bool {
+    table.get(key).is_some_and(|value| value.as_bool().unwrap())
+}
+
 fn string(table: &Table, key: &str) -> Option<String> {
     table.get(key).map(|value| value.as_str().unwrap().to_owned())
 }
@@ -113,7 +117,22 @@ fn strings(table: &Table, key: &str) -> Vec<String> {
 }
 
 fn dim(value: &Value) -> Dim {
-    if value.is_array() { Dim::List(integers(value)) } else { Dim::Value(expr(value)) }
+    match value {
+        Value::Array(_) => Dim::List(integers(value)),
+        // Known at start-up; planned for the given value.
+        Value::Table(table) => Dim::Value(expr(&table["runtime"])),
+        _ => Dim::Value(expr(value)),
+    }
+}
+
+/// The entries of a column.
+fn items(value: &Value) -> Vec<expr::Value> {
+    let item = |item: &Value| match item {
+        Value::Integer(n) => expr::Value::Int(*n),
+        Value::String(text) => expr::Value::Text(text.clone()),
+        other => panic!("{other:?} in a column"),
+    };
+    value.as_array().unwrap().iter().map(item).collect()
 }
 
 fn integers(value: &Value) -> Vec<i64> {
