@@ -1,7 +1,7 @@
 //! What a declaration in error was meant to be, as far as what is generated depends on it.
 //!
 //! The code around a declaration in error should not fail a second time, so its steps and views
-//! must have the types that they will have once the error is mended: which steps may be absent from
+//! must have the types that they will have once the error is fixed: which steps may be absent from
 //! a layer, and which views. That is found by planning a repaired copy of the spec: what an error
 //! points at is replaced by the nearest name or left out, and sizes, which do not matter, are all 1.
 //!

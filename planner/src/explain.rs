@@ -7,7 +7,6 @@
 
 use crate::error::{AccessAt, Cause, Conflict, Unwritten};
 use crate::live::{LiveRange, Liveness};
-use crate::mend::{Open, What};
 use crate::schedule::{Edge, EdgeKind, Order, Schedule, path};
 use crate::spec::Spec;
 use crate::structure::{Step, Structure};
@@ -243,7 +242,7 @@ impl Facts<'_> {
                 format!("1. {place} {a} `{early_name}` and {b} `{late_name}`"),
                 "what a step touches is live together while it runs".to_owned(),
             ];
-            return Some(Conflict { buffers: names, first, second, layers, trace, mend: None });
+            return Some(Conflict { buffers: names, first, second, layers, trace, fix: None });
         }
         let Some(violation) = self.violation(early, late) else {
             // No write can destroy a value that is still wanted, but a read is in no order: it may
@@ -265,7 +264,7 @@ impl Facts<'_> {
                     self.frontier(b.node, base)
                 ),
             ];
-            return Some(Conflict { buffers: names, first, second, layers, trace, mend: None });
+            return Some(Conflict { buffers: names, first, second, layers, trace, fix: None });
         };
         let (victim, intruder) = if violation.first_is_victim {
             (early_name, late_name)
@@ -283,7 +282,7 @@ impl Facts<'_> {
             ([victim, intruder], self.access(last, wrote(last), base), intrusion)
         };
         let buffers = buffers.map(str::to_owned).to_vec();
-        Some(Conflict { buffers, first, second, layers, trace, mend: None })
+        Some(Conflict { buffers, first, second, layers, trace, fix: None })
     }
 
     /// The conflict of two accesses of one buffer (a race or a reuse), the first issued first.
@@ -316,15 +315,8 @@ impl Facts<'_> {
             first: at_first,
             second: at_second,
             trace,
-            mend: None,
+            fix: None,
         }
-    }
-
-    /// A conflict to look for a mend of.
-    pub(crate) fn open(&self, conflict: &Conflict, what: What) -> Option<Open> {
-        let position = |name: &str| self.structure.steps.iter().position(|s| s.name == name);
-        let steps = (position(&conflict.first.step)?, position(&conflict.second.step)?);
-        Some(Open { steps, what })
     }
 
     /// Why nothing has written the buffers of these reads (buffer and node, in the order issued).

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Conflict, Error, Fault, Mend};
+use crate::error::{Conflict, Error, Fault, Fix};
 use crate::explain::{Facts, Proof};
+use crate::fix::{Open, What, fixes};
 use crate::layout::{Layout, LayoutError, total_with};
 use crate::live::Liveness;
-use crate::mend::{Open, What, mends};
 use crate::names::Names;
 use crate::schedule::{Order, Schedule};
 use crate::sizes::Sizes;
@@ -78,7 +78,7 @@ pub fn analyze(spec: &Spec) -> (Option<Plan>, Vec<Error>) {
     let mut open: Vec<(usize, Open)> = Vec::new();
     schedule_errors(&facts, &mut errors, &mut open);
     exclusive_errors(&facts, &interference, layout.as_ref(), &mut errors, &mut open);
-    offer_mends(&facts, open, &mut errors);
+    offer_fixes(&facts, open, &mut errors);
     let plan = sizes.zip(layout).map(|(sizes, layout)| Plan {
         structure: structure.clone(),
         sizes,
@@ -156,8 +156,8 @@ impl Explainer<'_> {
         }
         let facts = self.facts();
         let mut conflict = facts.counterexample(a, b)?;
-        let open = facts.open(&conflict, What::Interference(vec![(a, b)]))?;
-        conflict.mend = mends(&facts, &[open]).pop().flatten();
+        let open = Open::new(&facts, &conflict, What::Interference(vec![(a, b)]))?;
+        conflict.fix = fixes(&facts, &[open]).pop().flatten();
         Some(conflict)
     }
 
@@ -297,7 +297,7 @@ fn exclusive_errors(
                 .min_by_key(|conflict| (conflict.trace.len() < 3, conflict.second.pass));
             let Some(conflict) = clearest else { continue };
             let what = What::Interference(colliding.clone());
-            open.extend(facts.open(&conflict, what).map(|open| (errors.len(), open)));
+            open.extend(Open::new(facts, &conflict, what).map(|open| (errors.len(), open)));
             let bytes = layout.and_then(|layout| {
                 let overlaid: Vec<(usize, usize)> =
                     interference.iter().copied().filter(|pair| !across(pair)).collect();
@@ -323,17 +323,17 @@ fn exclusive_errors(
     }
 }
 
-/// Tells each conflict among the errors what would mend it.
-fn offer_mends(facts: &Facts<'_>, open: Vec<(usize, Open)>, errors: &mut [Error]) {
+/// Tells each conflict among the errors what would fix it.
+fn offer_fixes(facts: &Facts<'_>, open: Vec<(usize, Open)>, errors: &mut [Error]) {
     let (positions, open): (Vec<usize>, Vec<Open>) = open.into_iter().unzip();
     let of = errors.len();
-    for (position, found) in positions.into_iter().zip(mends(facts, &open)) {
+    for (position, found) in positions.into_iter().zip(fixes(facts, &open)) {
         let Some(error) = errors.get_mut(position) else { continue };
         if let Fault::Race(conflict)
         | Fault::Reuse(conflict)
         | Fault::NotExclusive { conflict, .. } = &mut error.fault
         {
-            conflict.mend = found.map(|mend| Mend { of, ..mend });
+            conflict.fix = found.map(|fix| Fix { of, ..fix });
         }
     }
 }

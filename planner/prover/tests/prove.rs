@@ -78,8 +78,8 @@ fn the_planner_agrees_on_random_schedules() {
 }
 
 #[test]
-fn a_mend_that_is_offered_mends() {
-    let mut mended = 0;
+fn a_fix_that_is_offered_fixes() {
+    let mut fixed = 0;
     for seed in 0..200 {
         let declared = declared(seed);
         let program = Program::new(&declared, PASSES);
@@ -89,16 +89,16 @@ fn a_mend_that_is_offered_mends() {
                 Fault::NotExclusive { a, b, conflict, .. } => (conflict, Some((a, b))),
                 _ => continue,
             };
-            let Some(mend) = &conflict.mend else { continue };
+            let Some(fix) = &conflict.fix else { continue };
             let mut better = declared.clone();
-            let waiter = better.steps.iter_mut().find(|step| step.name == mend.waiter).unwrap();
-            waiter.after.push(mend.after.clone());
+            let waiter = better.steps.iter_mut().find(|step| step.name == fix.waiter).unwrap();
+            waiter.after.push(fix.after.clone());
             let ordered = Program::new(&better, PASSES);
             let reach = explore_within(&ordered, 20_000, 0);
             if !reach.complete {
                 continue;
             }
-            mended += 1;
+            fixed += 1;
             if let Some((a, b)) = claimed {
                 let findings = Findings::new(&ordered, &reach);
                 let group = |buffer: usize| &better.buffers()[buffer].1.name;
@@ -140,7 +140,7 @@ fn a_mend_that_is_offered_mends() {
             }
         }
     }
-    assert!(mended > 30, "{mended}");
+    assert!(fixed > 30, "{fixed}");
 }
 
 #[test]

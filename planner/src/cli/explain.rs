@@ -142,14 +142,14 @@ fn draw_one(pair: &Pair<'_>, text: &mut String) {
                 wrap(text, "  ", line);
             }
             wrap(text, "  ", &layers_of_pairs(&conflict.layers));
-            let mend = match &conflict.mend {
-                Some(mend) => format!(
+            let fix = match &conflict.fix {
+                Some(fix) => format!(
                     "with `after = [\"{}\"]` on step `{}` they could share",
-                    mend.after, mend.waiter
+                    fix.after, fix.waiter
                 ),
                 None => "no single `after` was found that would let them share".to_owned(),
             };
-            wrap(text, "  ", &mend);
+            wrap(text, "  ", &fix);
         }
     }
 }
@@ -226,13 +226,13 @@ pub(crate) fn proof_fields(proof: &Proof, a: &str) -> Vec<(&'static str, String)
 }
 
 fn conflict_fields(conflict: &Conflict) -> Vec<(&'static str, String)> {
-    let mend = conflict.mend.as_ref().map_or("null".to_owned(), |mend| {
-        json::object([("step", json::string(&mend.waiter)), ("after", json::string(&mend.after))])
+    let fix = conflict.fix.as_ref().map_or("null".to_owned(), |fix| {
+        json::object([("step", json::string(&fix.waiter)), ("after", json::string(&fix.after))])
     });
     vec![
         ("trace", json::strings(&conflict.trace)),
         ("accesses", json::list([json::access(&conflict.first), json::access(&conflict.second)])),
         ("layers", json::layers(&conflict.layers)),
-        ("mend", mend),
+        ("mend", fix),
     ]
 }

@@ -75,8 +75,8 @@ pub struct Conflict {
     pub layers: Vec<(usize, usize)>,
     /// An order of execution that shows it, and why nothing forbids that order.
     pub trace: Vec<String>,
-    /// What would mend it.
-    pub mend: Option<Mend>,
+    /// What would fix it.
+    pub fix: Option<Fix>,
 }
 
 /// Buffers that nothing has written when they are read, and why.
@@ -111,15 +111,15 @@ pub enum Cause {
     },
 }
 
-/// One declaration that would mend a conflict.
+/// One declaration that would fix a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mend {
+pub struct Fix {
     /// The step that would wait.
     pub waiter: String,
     /// What it would wait for, as written in `after`.
     pub after: String,
-    /// How many errors it would mend, this one included.
-    pub mends: usize,
+    /// How many errors it would fix, this one included.
+    pub fixes: usize,
     /// How many errors there are.
     pub of: usize,
 }
@@ -346,7 +346,7 @@ pub enum Fault {
     },
 }
 
-/// What is known beside a fault and helps to mend it.
+/// What is known beside a fault and helps to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// All that could stand there, where it is few and none of it near.
@@ -379,7 +379,7 @@ pub struct Error {
     pub fault: Fault,
     /// Where.
     pub span: Span,
-    /// What helps to mend it.
+    /// What helps to fix it.
     pub hints: Vec<Hint>,
 }
 

@@ -2,7 +2,7 @@
 
 use scratchpool_tables::layer_list;
 
-use super::fault::{Cause, Error, Fault, Hint, Mend, NameKind, RUNTIME, Unwritten};
+use super::fault::{Cause, Error, Fault, Fix, Hint, NameKind, RUNTIME, Unwritten};
 use super::words::{agree, either, list, there_are};
 use crate::expr::Problem;
 use crate::spec::{DEFAULT_ALIGN, DType, Launch};
@@ -17,12 +17,12 @@ pub enum Spelling {
 }
 
 impl Error {
-    /// How to mend it, in the words of a TOML spec.
+    /// How to fix it, in the words of a TOML spec.
     pub fn help(&self) -> Option<String> {
         self.help_in(Spelling::Toml)
     }
 
-    /// How to mend it, in the words of one of the two spellings.
+    /// How to fix it, in the words of one of the two spellings.
     pub fn help_in(&self, spelling: Spelling) -> Option<String> {
         match &self.fault {
             Fault::UnknownName { kind: NameKind::Value, name, .. }
@@ -111,17 +111,17 @@ impl Error {
             }
             Fault::Race(conflict)
             | Fault::Reuse(conflict)
-            | Fault::NotExclusive { conflict, .. } => conflict.mend.as_ref().map(|mend| {
-                let Mend { after, waiter, mends, of } = mend;
+            | Fault::NotExclusive { conflict, .. } => conflict.fix.as_ref().map(|fix| {
+                let Fix { after, waiter, fixes, of } = fix;
                 let after = match spelling {
                     Spelling::Toml => format!("after = [\"{after}\"]"),
                     Spelling::Rust => format!("after({after})"),
                 };
                 let added = format!("`{after}` on step `{waiter}`");
-                match (mends, of) {
-                    (2, 2) => format!("{added} would mend both errors"),
-                    (2.., _) if mends == of => format!("{added} would mend all {of} errors"),
-                    (2.., _) => format!("{added} would mend this error and {} more", mends - 1),
+                match (fixes, of) {
+                    (2, 2) => format!("{added} would fix both errors"),
+                    (2.., _) if fixes == of => format!("{added} would fix all {of} errors"),
+                    (2.., _) => format!("{added} would fix this error and {} more", fixes - 1),
                     _ => format!("it would hold with {added}"),
                 }
             }),

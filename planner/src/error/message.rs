@@ -310,7 +310,7 @@ mod tests {
             second: at("use", false),
             layers: vec![(0, 0)],
             trace: Vec::new(),
-            mend: None,
+            fix: None,
         }
     }
 

@@ -30,7 +30,7 @@ mod words;
 pub use code::Code;
 pub(crate) use fault::MOST_LAYERS;
 pub use fault::{
-    AccessAt, Cause, Conflict, Error, Fault, Hint, Label, Mend, NameKind, Unwritten, hint_at_config,
+    AccessAt, Cause, Conflict, Error, Fault, Fix, Hint, Label, NameKind, Unwritten, hint_at_config,
 };
 pub use help::Spelling;
 pub use left_out::LeftOut;

@@ -1,8 +1,8 @@
-//! Which one wait more would mend a schedule.
+//! Which one wait more would fix a schedule.
 //!
-//! A forgotten wait shows as several conflicts, and most waits that mend one of them mend that one
+//! A forgotten wait shows as several conflicts, and most waits that fix one of them fix that one
 //! alone, or order more than anyone wants. So each wait is tried on the whole schedule, and of those
-//! that mend a conflict the one is offered that mends most of the others too; of equals one within
+//! that fix a conflict the one is offered that fixes most of the others too; of equals one within
 //! the layer before one across layers, and then the one that orders the fewest pairs of nodes:
 //! where it holds, everything else may still overlap.
 //!
@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::error::Mend;
+use crate::error::{Conflict, Fix};
 use crate::explain::Facts;
 use crate::schedule::{Order, Schedule};
 use crate::spec::Span;
@@ -22,15 +22,24 @@ use crate::structure::After;
 /// Most words of the order that are computed for all waits tried, times the words of a row.
 const MOST_WORK: usize = 40_000_000;
 
-/// Conflicts for which a mend is looked for; further ones go without.
+/// Conflicts for which a fix is looked for; further ones go without.
 const MOST_CONFLICTS: usize = 24;
 
-/// A conflict to mend.
+/// A conflict to fix.
 pub(crate) struct Open {
     /// The steps of the access issued first and of the one that does not come after it.
     pub(crate) steps: (usize, usize),
     /// What is wrong.
     pub(crate) what: What,
+}
+
+impl Open {
+    /// The conflict, to look for a fix of.
+    pub(crate) fn new(facts: &Facts<'_>, conflict: &Conflict, what: What) -> Option<Self> {
+        let position = |name: &str| facts.structure.steps.iter().position(|s| s.name == name);
+        let steps = (position(&conflict.first.step)?, position(&conflict.second.step)?);
+        Some(Self { steps, what })
+    }
 }
 
 /// What is wrong where two steps conflict.
@@ -53,29 +62,29 @@ struct Try {
 /// A wait that was tried.
 struct Tried {
     wait: Try,
-    /// Which of the conflicts it mends.
-    mends: Vec<bool>,
+    /// Which of the conflicts it fixes.
+    fixes: Vec<bool>,
     /// How many.
     count: usize,
     /// The pairs of nodes that are in order with it.
     ordered: usize,
 }
 
-/// For each conflict the best wait that mends it; `None` where none was found.
-pub(crate) fn mends(facts: &Facts<'_>, open: &[Open]) -> Vec<Option<Mend>> {
+/// For each conflict the best wait that fixes it; `None` where none was found.
+pub(crate) fn fixes(facts: &Facts<'_>, open: &[Open]) -> Vec<Option<Fix>> {
     let open = open.get(..open.len().min(MOST_CONFLICTS)).unwrap_or(open);
     let tried = tried(facts, open);
     let best = |position: usize| {
-        let mending = tried.iter().filter(|tried| tried.mends.get(position) == Some(&true));
-        let best = mending
+        let fixing = tried.iter().filter(|tried| tried.fixes.get(position) == Some(&true));
+        let best = fixing
             .min_by_key(|tried| (Reverse(tried.count), tried.wait.after.prev, tried.ordered))?;
         let step = |step: usize| facts.structure.steps.get(step).map(|step| step.name.clone());
         let After { prev, step: source, .. } = best.wait.after;
         let prefix = if prev { "prev." } else { "" };
-        Some(Mend {
+        Some(Fix {
             waiter: step(best.wait.waiter)?,
             after: format!("{prefix}{}", step(source)?),
-            mends: best.count,
+            fixes: best.count,
             of: open.len(),
         })
     };
@@ -89,9 +98,9 @@ fn tried(facts: &Facts<'_>, open: &[Open]) -> Vec<Tried> {
     let tried = waits.map(|wait| {
         let added = Some((wait.waiter, wait.after));
         let order = Order::new(&Schedule::with_extra(facts.structure, added));
-        let mends = mended(facts, &order, open);
-        let count = mends.iter().filter(|mended| **mended).count();
-        Tried { wait, mends, count, ordered: order.pairs() }
+        let fixes = fixed(facts, &order, open);
+        let count = fixes.iter().filter(|fixed| **fixed).count();
+        Tried { wait, fixes, count, ordered: order.pairs() }
     });
     tried.filter(|tried| tried.count > 0).collect()
 }
@@ -123,7 +132,7 @@ fn waits(facts: &Facts<'_>, open: &[Open]) -> Vec<Try> {
 }
 
 /// Which of the conflicts are none in this order.
-fn mended(facts: &Facts<'_>, order: &Order, open: &[Open]) -> Vec<bool> {
+fn fixed(facts: &Facts<'_>, order: &Order, open: &[Open]) -> Vec<bool> {
     let step = |node: usize| facts.schedule.nodes.get(node).map_or(0, |node| node.step);
     let named = |found: Vec<(usize, usize, usize)>| -> BTreeSet<(usize, (usize, usize))> {
         found.into_iter().map(|(buffer, x, y)| (buffer, (step(x), step(y)))).collect()
