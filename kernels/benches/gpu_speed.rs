@@ -25,7 +25,8 @@ use scratchpool::cuda::cudarc::driver::CudaGraph;
 use scratchpool::cuda::cudarc::driver::sys::{
     CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
-use scratchpool::{Element, bf16, bool8, e8m0, f8e4m3};
+use scratchpool::{Element, Tensor, bf16, bool8, e8m0, f8e4m3};
+use scratchpool_kernels::Kernels;
 use scratchpool_kernels::cuda::CudaKernels;
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
@@ -37,7 +38,6 @@ use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, Indexe
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
 use scratchpool_kernels::ops::topk_map::{Placement, TopkMap};
 use scratchpool_kernels::reference::cache::EntryFormat;
-use scratchpool_kernels::{Kernels, Tensor};
 
 type Gpu = Rig<Cuda, CudaKernels>;
 type T<'s, E, const R: usize> = Tensor<'s, E, Cuda, R>;

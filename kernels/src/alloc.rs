@@ -10,16 +10,14 @@
 //! let mut slots = alloc::Slots::new(&host, &stream, 3, 512)?;
 //! let (indices, lens) = slots.out();               // as `TopkMap` takes them
 //! assert_eq!((indices.shape(), lens.shape()), ([3, 512], [3]));
-//! # Ok::<(), scratchpool_kernels::Error>(())
+//! # Ok::<(), scratchpool::Error>(())
 //! ```
 
-use scratchpool::{Device, bf16, e8m0, f8e4m3};
+use scratchpool::{Device, Error, Tensor, View, ViewMut, bf16, e8m0, f8e4m3};
 
-use crate::error::Error;
 use crate::ops::indexer_q::IndexQuery;
 use crate::ops::indexer_topk::IndexQueryIn;
 use crate::reference::cache::{HEAD_DIM, INDEX_DIM, MXFP4_BLOCK};
-use crate::tensor::{In, Out, Tensor};
 
 /// Queries `[tokens, padded_heads, 512]`, for [`Query::Out`](crate::ops::q_insert::Query::Out).
 ///
@@ -150,7 +148,7 @@ impl<'s, D: Device> Slots<'s, D> {
     }
 
     /// As outputs.
-    pub fn out(&mut self) -> (Out<'_, i32, D, 2>, Out<'_, i32, D, 1>) {
+    pub fn out(&mut self) -> (ViewMut<'_, i32, D, 2>, ViewMut<'_, i32, D, 1>) {
         (self.indices.view_mut(), self.lens.view_mut())
     }
 }
@@ -216,7 +214,7 @@ impl<'s, D: Device> IndexQueries<'s, D> {
     }
 
     /// The queries and their weights, as the logits take them.
-    pub fn view(&self) -> (IndexQueryIn<'_, D>, In<'_, f32, D, 2>) {
+    pub fn view(&self) -> (IndexQueryIn<'_, D>, View<'_, f32, D, 2>) {
         let queries = match &self.values {
             Values::Fp8(values) => IndexQueryIn::Fp8 { values: values.view() },
             Values::Mxfp4(values, scales) => {

@@ -75,18 +75,6 @@ pub enum Error {
         /// What it must be a multiple of.
         align: u64,
     },
-    /// A size overflows.
-    #[error("a tensor of shape {shape:?} does not fit the address space")]
-    Overflow {
-        /// The shape.
-        shape: Vec<usize>,
-    },
-    /// Memory was asked for an argument on a stream that its device does not own.
-    #[error(
-        "memory was asked for an argument on a stream of another device; allocate it with the \
-         device that the stream, or the pool, was made with"
-    )]
-    ForeignDevice,
     /// A program was refused by NVRTC.
     #[error("NVRTC refused `{program}` for {arch} ({code}):\n{log}")]
     Compile {

@@ -1,8 +1,9 @@
 //! The kernels of the host device: the references, launched on its streams.
 
-use scratchpool::{Device, HostStream};
+use scratchpool::{Device, HostStream, View};
 
 use crate::error::Error;
+use crate::flat::Flat;
 use crate::ops::Kernels;
 use crate::ops::attention::{Attention, Entries, Selected};
 use crate::ops::compressor::{Boundaries, Compress, CompressPool, CompressStore, SaveState};
@@ -15,7 +16,6 @@ use crate::reference;
 use crate::reference::attention::{Chosen, Rows};
 use crate::reference::compressor::{StateSlices, StoreSlices};
 use crate::reference::indexer_topk::KeySlices;
-use crate::tensor::{Flat, In, Maybe};
 
 /// The reference kernels, for any device with host streams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,21 +31,21 @@ fn widen(wide: Option<&[f32]>, narrow: Option<&[scratchpool::bf16]>) -> Vec<f32>
 }
 
 /// An input in one of its two types.
-type WideArgs<'v, D> = (Maybe<In<'v, f32, D, 2>>, Maybe<In<'v, scratchpool::bf16, D, 2>>);
+type WideArgs<'v, D> = (Option<View<'v, f32, D, 2>>, Option<View<'v, scratchpool::bf16, D, 2>>);
 
 fn parts<'v, D: Device>(wide: &Wide<'v, D>) -> WideArgs<'v, D> {
     match *wide {
-        Wide::F32(wide) => (Maybe(Some(wide)), Maybe(None)),
-        Wide::Bf16(narrow) => (Maybe(None), Maybe(Some(narrow))),
+        Wide::F32(wide) => (Some(wide), None),
+        Wide::Bf16(narrow) => (None, Some(narrow)),
     }
 }
 
 /// The arguments of a source, with the form of its rows.
 type SourceArgs<'v, D> = (
-    Maybe<In<'v, u8, D, 2>>,
-    Maybe<In<'v, scratchpool::bf16, D, 2>>,
-    In<'v, i32, D, 2>,
-    In<'v, i32, D, 1>,
+    Option<View<'v, u8, D, 2>>,
+    Option<View<'v, scratchpool::bf16, D, 2>>,
+    View<'v, i32, D, 2>,
+    View<'v, i32, D, 1>,
 );
 
 fn source<'v, D: Device>(selected: &Selected<'v, D>) -> SourceArgs<'v, D> {
@@ -53,7 +53,7 @@ fn source<'v, D: Device>(selected: &Selected<'v, D>) -> SourceArgs<'v, D> {
         Entries::Paged { cache, .. } => (Some(cache), None),
         Entries::Rows(rows) => (None, Some(rows)),
     };
-    (Maybe(paged), Maybe(rows), selected.indices, selected.lens)
+    (paged, rows, selected.indices, selected.lens)
 }
 
 /// The slices of a source.
@@ -76,16 +76,16 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         use reference::q_insert::{Cache, Queries, q_insert};
         let plan = args.check()?;
         let queries = match args.q {
-            Query::Out { from, to } => (Maybe(Some(from)), Maybe(Some(to)), Maybe(None)),
-            Query::InPlace(q) => (Maybe(None), Maybe(Some(q)), Maybe(None)),
-            Query::Fp8 { from, to, .. } => (Maybe(Some(from)), Maybe(None), Maybe(Some(to))),
+            Query::Out { from, to } => (Some(from), Some(to), None),
+            Query::InPlace(q) => (None, Some(q), None),
+            Query::Fp8 { from, to, .. } => (Some(from), None, Some(to)),
         };
         let cache = match args.cache {
-            KvCache::Paged { bytes, .. } => (Maybe(Some(bytes)), Maybe(None), Maybe(None)),
-            KvCache::Rows(rows) => (Maybe(None), Maybe(Some(rows)), Maybe(None)),
-            KvCache::Fp8 { rows, .. } => (Maybe(None), Maybe(None), Maybe(Some(rows))),
+            KvCache::Paged { bytes, .. } => (Some(bytes), None, None),
+            KvCache::Rows(rows) => (None, Some(rows), None),
+            KvCache::Fp8 { rows, .. } => (None, None, Some(rows)),
         };
-        let rest = (args.kv, Maybe(args.kv_norm), args.positions, args.slots, args.rope);
+        let rest = (args.kv, args.kv_norm, args.positions, args.slots, args.rope);
         stream.launch(Flat((queries, cache, rest)), move |(queries, cache, rest)| {
             let queries = match queries {
                 (Some(from), Some(to), _) => Queries::Bf16(from, to),
@@ -114,7 +114,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         };
         let input = (args.q, args.positions, parts(&args.rope), parts(&args.weights));
         stream.launch(
-            Flat((input, Maybe(fp8), Maybe(mxfp4), weights_out)),
+            Flat((input, fp8, mxfp4, weights_out)),
             move |(input, fp8, mxfp4, weights_out)| {
                 let (q, positions, rope, weights) = input;
                 let (rope, weights) = (widen(rope.0, rope.1), widen(weights.0, weights.1));
@@ -148,15 +148,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         let plan = args.check()?;
         let CombineIndices { topk, token_to_req, positions, seq_lens, gather_lens, .. } = args;
         stream.launch(
-            Flat((
-                Maybe(topk),
-                token_to_req,
-                positions,
-                seq_lens,
-                gather_lens,
-                args.indices,
-                args.lens,
-            )),
+            Flat((topk, token_to_req, positions, seq_lens, gather_lens, args.indices, args.lens)),
             move |(topk, requests, positions, seq_lens, gather_lens, indices, lens)| {
                 reference::topk_map::combine_indices(
                     &plan,
@@ -181,7 +173,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         };
         let Gather { block_table, seq_lens, gather_lens, out, .. } = args;
         stream.launch(
-            Flat((Maybe(paged), Maybe(rows), block_table, seq_lens, Maybe(gather_lens), out)),
+            Flat((paged, rows, block_table, seq_lens, gather_lens, out)),
             move |(paged, rows, block_table, seq_lens, gather_lens, out)| {
                 let cache = either(paged, rows);
                 reference::gather::gather(&plan, cache, block_table, seq_lens, gather_lens, out);
@@ -269,7 +261,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
         };
         let keys = (args.cache, args.block_table, args.token_to_req, args.positions);
         stream.launch(
-            Flat((Maybe(fp8), Maybe(mxfp4), args.weights, keys, args.logits)),
+            Flat((fp8, mxfp4, args.weights, keys, args.logits)),
             move |(fp8, mxfp4, weights, keys, logits)| {
                 let q = match (fp8, mxfp4) {
                     (None, Some((values, scales))) => Queries::Mxfp4(values, scales),
@@ -293,7 +285,7 @@ impl<D: Device<Stream = HostStream>> Kernels<D> for HostKernels {
 
     fn attention(&self, stream: &HostStream, args: Attention<'_, D>) -> Result<(), Error> {
         let plan = args.check()?;
-        let (first, second) = (source(&args.first), Maybe(args.second.as_ref().map(source)));
+        let (first, second) = (source(&args.first), args.second.as_ref().map(source));
         stream.launch(
             Flat((args.q, first, second, args.sinks, args.out)),
             move |(q, first, second, sinks, out)| {

@@ -2,17 +2,17 @@
 //! each.
 //!
 //! ```text
-//!  pool's views ─────────┐                        ┌─> HostKernels   the references, on the host device
-//!  Constant, Persistent ─┼─> In, Out ─> arguments ┤
-//!  Tensor, raw pointers ─┘              .check()  └─> CudaKernels   CUDA C++, compiled for the device at hand
+//!  a pool's steps ───────┐                               ┌─> HostKernels   the references, on the host device
+//!  Constant, Persistent ─┼─> View, ViewMut ─> arguments ─┤
+//!  Tensor, raw pointers ─┘                    .check()   └─> CudaKernels   CUDA C++, compiled for the device at hand
 //! ```
 //!
 //! Model code is written once, for a pool of any device and its kernels:
 //!
 //! ```
-//! use scratchpool::{Device, Host, bf16, scratch_pool};
+//! use scratchpool::{Constant, Device, Host, Persistent, bf16, scratch_pool};
 //! use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
-//! use scratchpool_kernels::{Constant, Error, HostKernels, Kernels, Persistent};
+//! use scratchpool_kernels::{Error, HostKernels, Kernels};
 //!
 //! #[scratch_pool(align = 256, rows = rows, dims(rows = 8, heads = 4), layers(count = 2))]
 //! #[step(project, writes(q))]
@@ -43,7 +43,7 @@
 //!         let mut step = layer.attend()?;
 //!         let stream = step.stream();
 //!         kernels.attention(stream, Attention {
-//!             q: step.buffers().q.into(),
+//!             q: step.buffers().q,
 //!             first: Selected {
 //!                 entries: Entries::Rows(self.rows.on(stream)?),
 //!                 indices: self.indices.on(stream)?,
@@ -96,12 +96,9 @@ pub mod ops;
 pub mod reference;
 
 mod error;
+mod flat;
 mod host;
-mod memory;
-mod tensor;
 
 pub use error::Error;
 pub use host::HostKernels;
-pub use memory::{Constant, Persistent};
 pub use ops::Kernels;
-pub use tensor::{In, Out, Raw, Tensor};

@@ -9,9 +9,7 @@
 
 use crate::tables::Launch;
 
-use crate::element::Element;
 use crate::error::Error;
-use crate::view::{View, ViewMut};
 
 /// Where scratch memory lives and kernels run.
 ///
@@ -76,9 +74,9 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     /// Says that work of these streams uses this block: the arena of one copy of a pool, or memory of
     /// one's own. What keeps their work to be executed later, such as a graph captured from them by
     /// this crate, keeps the block too. Saying it again costs next to nothing.
-    fn adopt(&self, streams: &[Self::Stream], memory: &Self::Memory) {
-        let _ = (streams, memory);
-    }
+    ///
+    /// A device that executes work as it is issued and keeps none has nothing to do here.
+    fn adopt(&self, streams: &[Self::Stream], memory: &Self::Memory);
 
     /// The device address of a block. It is a number to compute with; only on the host may it be
     /// dereferenced, and there it carries the block's provenance.
@@ -212,24 +210,6 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     fn take_foreign_use(&self, stream: &Self::Stream) -> Option<u64> {
         let _ = stream;
         None
-    }
-
-    /// The elements of a view, row-major, after all that its stream holds so far.
-    fn copy_to_host<T: Element, const R: usize>(
-        &self,
-        view: View<'_, T, Self, R>,
-    ) -> Result<Vec<T>, Error> {
-        crate::view::read(self, view)
-    }
-
-    /// Fills a view from host memory, after all that its stream holds so far; `values` are as many
-    /// as the view has elements.
-    fn copy_from_host<T: Element, const R: usize>(
-        &self,
-        view: ViewMut<'_, T, Self, R>,
-        values: &[T],
-    ) -> Result<(), Error> {
-        crate::view::write(self, view, values)
     }
 }
 

@@ -6,6 +6,8 @@
 //! | `begin` | [`TooManyRows`](Error::TooManyRows) |
 //! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
 //! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
+//! | allocating memory of one's own | [`Overflow`](Error::Overflow), [`OutOfMemory`](Error::OutOfMemory), [`ValueCount`](Error::ValueCount) |
+//! | using memory on a stream, or copying a view | [`ForeignMemory`](Error::ForeignMemory) |
 //! | cutting or filling a view | [`RowRange`](Error::RowRange), [`ValueCount`](Error::ValueCount) |
 //! | a launch on the host | [`ForeignStream`](Error::ForeignStream), [`InsideKernel`](Error::InsideKernel) |
 //! | any call on a sanitized pool | [`Violation`](Error::Violation), each once |
@@ -127,6 +129,18 @@ pub enum Error {
     ForeignDevice {
         /// The schedule's name for it.
         stream: &'static str,
+    },
+    /// Memory was used on a stream, or copied by a device, that it does not belong to.
+    #[error(
+        "memory was used on a stream of another device; allocate it with the device that the \
+         stream, or the pool, was made with, and copy it with the same"
+    )]
+    ForeignMemory,
+    /// A shape of more elements than an address space holds.
+    #[error("a tensor of shape {shape:?} does not fit the address space")]
+    Overflow {
+        /// The shape.
+        shape: Vec<usize>,
     },
     /// The constant tables contradict each other.
     #[error("the schedule's tables contradict each other: {what} (entry {at})")]

@@ -18,7 +18,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | crate root | [`Device`], [`Host`], [`View`], [`ViewMut`], element types, [`Error`], [`MemoryReport`] |
+//! | crate root | [`Device`], [`Host`], [`View`], [`ViewMut`], [`Tensor`], [`Constant`], [`Persistent`], element types, [`Error`], [`MemoryReport`] |
 //! | `cuda` | the CUDA device, with the feature of that name, which is on by default |
 //! | [`tables`] | the constant schedule and layout that the macro emits |
 //! | `generated` | what generated code calls; not for people |
@@ -35,6 +35,7 @@
 //! | 2 | `error` | everything that can go wrong |
 //! | 3 | `device` | what a pool needs of a device |
 //! | 4 | `view` | typed views |
+//! | 5 | `memory` | memory of one's own, for any device |
 //! | 5 | `host/*`, `cuda/*` | the devices |
 //! | 5 | `pool/*` | pools, for any device |
 //!
@@ -53,6 +54,7 @@ mod device;
 mod element;
 mod error;
 mod host;
+mod memory;
 mod order;
 mod pool;
 mod size;
@@ -66,6 +68,7 @@ pub use error::Error;
 pub use host::{
     Host, HostArgs, HostEvent, HostMemory, HostSlice, HostSliceMut, HostStream, RawView,
 };
+pub use memory::{Constant, Persistent, Tensor};
 pub use order::Order;
 pub use pool::{Backing, MemoryReport};
 pub use scratchpool_macros::scratch_pool;

@@ -10,16 +10,9 @@
 //!     └ drop: the event             └─ View (Copy)
 //! ```
 //!
-//! Invariant, kept by whoever calls the two unsafe constructors (only [`StepCore`] does) and relied on by
-//! every launch:
-//!
-//! 1. the `shape.product()` elements from `start` on lie in one live block, aligned for `T`, and
-//!    stay there while the lifetime lasts and until all work issued in it is done;
-//! 2. while a `ViewMut` lives, no other view that can be used covers any of its bytes;
-//! 3. every access that the schedule orders before this step is ordered before what `stream` is
-//!    given next.
-//!
-//! [`StepCore`]: crate::generated::StepCore
+//! What holds of every view, and what whoever makes one has to promise, is said once, at
+//! [`View::from_raw_parts`]. A pool's step and [memory of one's own](crate::Tensor) make views that keep
+//! it.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -163,13 +156,21 @@ macro_rules! common {
 }
 
 impl<'s, T: Element, D: Device, const R: usize> View<'s, T, D, R> {
-    /// A view of `shape.product()` elements from `start` on.
+    /// A view of the `shape.product()` elements from `start` on: of another library's memory, say.
     ///
     /// # Safety
     ///
-    /// Points 1 and 3 of the module's invariant hold, and no exclusive view that can be used
-    /// covers these bytes.
-    pub(crate) const unsafe fn from_raw(
+    /// These are the invariants of all views, on which every launch relies. *Work* is what is
+    /// launched or copied with the view, and the replays of a graph that it was captured in.
+    ///
+    /// 1. **Live**: the elements lie in one block of memory of the device of `stream`, aligned for `T`,
+    ///    and stay there until all work is done.
+    /// 2. **Exclusive or shared**: while a [`ViewMut`] can be used, no other view that can be used
+    ///    covers any of its bytes.
+    /// 3. **In order**: every access to the bytes by anybody else, of which one of the two is a write, is
+    ///    ordered before whatever `stream` is given next, or after all work. Two launches of one
+    ///    stream are in order where the later one is a full launch, or waits for the one before.
+    pub const unsafe fn from_raw_parts(
         start: *const T,
         shape: [usize; R],
         stream: &'s D::Stream,
@@ -183,6 +184,42 @@ impl<'s, T: Element, D: Device, const R: usize> View<'s, T, D, R> {
     /// [`stream`](Self::stream).
     pub const fn as_ptr(&self) -> *const T {
         self.start
+    }
+
+    /// The elements, row-major, copied to the host after all that the stream holds so far.
+    ///
+    /// ```
+    /// use scratchpool::{Device, Host, Tensor};
+    /// let host = Host::in_order();
+    /// let stream = host.create_stream("main")?;
+    /// let mut tensor = Tensor::new(&host, &stream, [2, 2])?;
+    /// tensor.view_mut().fill_from(&host, &[1, 2, 3, 4])?;
+    /// assert_eq!(tensor.view().slice_rows(1..)?.to_vec(&host)?, [3, 4]);
+    /// assert!(tensor.view().to_vec(&Host::in_order()).is_err());       // another device
+    /// # Ok::<(), scratchpool::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignMemory`] where `device` is not the view's, and what the device refuses.
+    pub fn to_vec(&self, device: &D) -> Result<Vec<T>, Error> {
+        if !device.owns(self.stream) {
+            return Err(Error::ForeignMemory);
+        }
+        let mut values = Vec::<T>::with_capacity(self.len());
+        let room = values.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+        // SAFETY: the vector has room for `len` elements, that is `bytes` bytes, which nothing else
+        // refers to. Zeroing first makes them initialised bytes, so the slice is sound. The view's
+        // invariant puts the source in a live block of this device, which owns its stream. Every
+        // bit pattern is an element, so after a complete copy `len` elements are initialised; after
+        // an error the length stays 0.
+        unsafe {
+            room.write_bytes(0, self.bytes());
+            let into = core::slice::from_raw_parts_mut(room, self.bytes());
+            device.read_bytes(self.stream, self.start.cast(), into)?;
+            values.set_len(self.len());
+        }
+        Ok(values)
     }
 
     /// The rows before `row`, and the rest.
@@ -216,13 +253,32 @@ impl<'s, T: Element, D: Device, const R: usize> View<'s, T, D, R> {
     }
 }
 
+impl<'s, T: Element, D: Device> View<'s, T, D, 3> {
+    /// The rows of all matrices as those of one: `[a, b, c]` as `[a b, c]`.
+    ///
+    /// ```
+    /// use scratchpool::{Device, Host, Tensor};
+    /// let host = Host::in_order();
+    /// let stream = host.create_stream("main")?;
+    /// let workspace = Tensor::<f32, _, 3>::new(&host, &stream, [4, 300, 512])?;
+    /// assert_eq!(workspace.view().flatten_rows().shape(), [1200, 512]);
+    /// # Ok::<(), scratchpool::Error>(())
+    /// ```
+    pub const fn flatten_rows(self) -> View<'s, T, D, 2> {
+        let [matrices, rows, columns] = self.shape;
+        // A shape that fits memory has a product that fits, or no element.
+        let shape = [matrices.saturating_mul(rows), columns];
+        View { start: self.start, shape, stream: self.stream }
+    }
+}
+
 impl<'s, T: Element, D: Device, const R: usize> ViewMut<'s, T, D, R> {
-    /// An exclusive view of `shape.product()` elements from `start` on.
+    /// An exclusive view of the `shape.product()` elements from `start` on.
     ///
     /// # Safety
     ///
-    /// The module's invariant holds.
-    pub(crate) const unsafe fn from_raw(
+    /// The invariants of all views: see [`View::from_raw_parts`].
+    pub const unsafe fn from_raw_parts(
         start: *mut T,
         shape: [usize; R],
         stream: &'s D::Stream,
@@ -256,6 +312,28 @@ impl<'s, T: Element, D: Device, const R: usize> ViewMut<'s, T, D, R> {
     /// Gives exclusiveness up for good.
     pub const fn into_view(self) -> View<'s, T, D, R> {
         View { start: self.start, shape: self.shape, stream: self.stream }
+    }
+
+    /// Overwrites all elements from host memory, after all that the stream holds so far: `values` are
+    /// as many as there are elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ValueCount`], [`Error::ForeignMemory`] where `device` is not the view's, and what the
+    /// device refuses.
+    pub fn fill_from(&mut self, device: &D, values: &[T]) -> Result<(), Error> {
+        if !device.owns(self.stream) {
+            return Err(Error::ForeignMemory);
+        }
+        if values.len() != self.len() {
+            return Err(Error::ValueCount { given: values.len(), expected: self.len() });
+        }
+        // SAFETY: an element has no padding, so its bytes are initialised and may be read; the view's
+        // invariant puts the target in a live block of this device and makes it exclusive.
+        unsafe {
+            let from = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), self.bytes());
+            device.write_bytes(self.stream, self.start.cast(), from)
+        }
     }
 
     /// The rows before `row`, and the rest: two disjoint views, both exclusive.
@@ -321,41 +399,4 @@ fn bounds(range: &impl RangeBounds<usize>, rows: usize) -> (usize, usize) {
         Bound::Unbounded => rows,
     };
     (start, end)
-}
-
-/// The elements of a view, in order on its stream.
-pub(crate) fn read<T: Element, D: Device, const R: usize>(
-    device: &D,
-    view: View<'_, T, D, R>,
-) -> Result<Vec<T>, Error> {
-    let mut values = Vec::<T>::with_capacity(view.len());
-    let room = values.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-    // SAFETY: the vector has room for `len` elements, that is `bytes` bytes, which nothing else
-    // refers to. Zeroing first makes them initialised bytes, so the slice is sound. The view's
-    // invariant puts the source in a live block. Every bit pattern is an element, so after a
-    // complete copy `len` elements are initialised; after an error the length stays 0.
-    unsafe {
-        room.write_bytes(0, view.bytes());
-        let into = core::slice::from_raw_parts_mut(room, view.bytes());
-        device.read_bytes(view.stream, view.start.cast(), into)?;
-        values.set_len(view.len());
-    }
-    Ok(values)
-}
-
-/// Fills a view, in order on its stream.
-pub(crate) fn write<T: Element, D: Device, const R: usize>(
-    device: &D,
-    mut view: ViewMut<'_, T, D, R>,
-    values: &[T],
-) -> Result<(), Error> {
-    if values.len() != view.len() {
-        return Err(Error::ValueCount { given: values.len(), expected: view.len() });
-    }
-    // SAFETY: an element has no padding, so its bytes are initialised and may be read; the view's
-    // invariant puts the target in a live block and makes it exclusive.
-    unsafe {
-        let from = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), view.bytes());
-        device.write_bytes(view.stream, view.as_mut_ptr().cast(), from)
-    }
 }

@@ -133,7 +133,7 @@ fn rows_split_into_disjoint_parts_and_out_of_range_is_an_error() {
         .unwrap();
     stream.fill(prefill.slice_rows(1..=2).unwrap(), 7).unwrap();
     stream.fill(decode.slice_rows(3..).unwrap(), 8).unwrap();
-    let lens = host.copy_to_host(step.buffers().topk_lens.as_view()).unwrap();
+    let lens = step.buffers().topk_lens.as_view().to_vec(&host).unwrap();
     assert_eq!(lens, [1, 7, 7, 1, 1, 1, 2, 2, 2, 8]);
 
     let lens = step.buffers().topk_lens.into_view();
@@ -159,12 +159,12 @@ fn values_go_to_the_device_and_back_in_order_of_the_stream() {
         let mut step = layer.global_topk().unwrap().unwrap();
         let stream = step.stream();
         let mut lens = step.buffers().topk_lens;
-        host.copy_from_host(lens.reborrow(), &[3, 4]).unwrap();
+        lens.fill_from(&host, &[3, 4]).unwrap();
         stream
             .launch(lens.reborrow(), |mut lens| lens.iter_mut().for_each(|it| *it *= 10))
             .unwrap();
-        assert_eq!(host.copy_to_host(lens.as_view()).unwrap(), [30, 40]);
-        let refused = host.copy_from_host(lens, &[1]);
+        assert_eq!(lens.as_view().to_vec(&host).unwrap(), [30, 40]);
+        let refused = lens.fill_from(&host, &[1]);
         assert!(matches!(refused, Err(Error::ValueCount { given: 1, expected: 2 })));
     }
 }
@@ -200,7 +200,7 @@ fn a_pass_of_no_rows_runs_every_step_on_empty_views() {
             stream.fill(step.buffers().q, bf16::ONE).unwrap();
             drop(step);
             let mut step = layer.attention().unwrap();
-            assert!(host.copy_to_host(step.buffers().q).unwrap().is_empty());
+            assert!(step.buffers().q.to_vec(&host).unwrap().is_empty());
         }
     }
 }
@@ -217,7 +217,7 @@ fn a_pass_of_the_most_rows_reaches_the_last_byte() {
     assert_eq!(last.bytes(), 64 * 512 * 2);
     stream.fill(last, bf16::ONE).unwrap();
     let last = step.buffers().q.slice_rows(8191..).unwrap().into_view();
-    assert!(host.copy_to_host(last).unwrap().iter().all(|it| *it == bf16::ONE));
+    assert!(last.to_vec(&host).unwrap().iter().all(|it| *it == bf16::ONE));
 }
 
 /// Runs one layer of a relay pass in each of two micro-batches, steps interleaved, and returns
@@ -239,7 +239,7 @@ fn relay(host: &Host, backing: Backing, rows: [usize; 2]) -> Result<[Vec<u64>; 2
             for (ubatch, layer) in [(2, &mut two), (1, &mut one)] {
                 let mut step = layer.consume()?;
                 let tag = tag(ubatch);
-                let seen = host.copy_to_host(step.buffers().x)?;
+                let seen = step.buffers().x.to_vec(host)?;
                 assert!(seen.iter().all(|it| *it == tag), "{host:?}");
             }
             for (ubatch, layer) in [(1, &mut one), (2, &mut two)] {
@@ -249,7 +249,7 @@ fn relay(host: &Host, backing: Backing, rows: [usize; 2]) -> Result<[Vec<u64>; 2
             }
             for (ubatch, layer) in [(1, &mut one), (2, &mut two)] {
                 let mut step = layer.report()?;
-                read[ubatch - 1].extend(host.copy_to_host(step.buffers().y)?);
+                read[ubatch - 1].extend(step.buffers().y.to_vec(host)?);
             }
         }
     }
@@ -336,7 +336,7 @@ fn per_call_gives_a_reader_whose_writer_was_skipped_enough_bytes() {
         let mut pass = pool.begin(rows).unwrap();
         let mut layer = pass.layer(0).unwrap();
         let mut step = layer.attention().unwrap();
-        assert_eq!(host.copy_to_host(step.buffers().q).unwrap(), vec![bf16::ZERO; rows * 64 * 512]);
+        assert_eq!(step.buffers().q.to_vec(&host).unwrap(), vec![bf16::ZERO; rows * 64 * 512]);
     }
     assert_eq!(pool.held_bytes(), 16 * 64 * 512 * 2);
 }
@@ -370,12 +370,16 @@ fn streams_of_another_device_are_refused() {
 }
 
 #[test]
-fn bytes_copied_through_another_handle_go_where_the_view_belongs() {
+fn bytes_are_copied_through_the_device_that_the_view_belongs_to_and_no_other() {
     let (host, other) = (Host::random(1), Host::in_order());
     let mut pool = EagerScratch::allocate(&host).unwrap();
     let mut pass = pool.begin(2).unwrap();
     let mut layer = pass.layer(2).unwrap();
     let mut step = layer.global_topk().unwrap().unwrap();
-    other.copy_from_host(step.buffers().topk_lens, &[5, 6]).unwrap();
-    assert_eq!(other.copy_to_host(step.buffers().topk_lens.into_view()).unwrap(), [5, 6]);
+    step.buffers().topk_lens.fill_from(&host.clone(), &[5, 6]).unwrap();
+    let refused = step.buffers().topk_lens.fill_from(&other, &[7, 8]);
+    assert!(matches!(refused, Err(Error::ForeignMemory)));
+    let lens = step.buffers().topk_lens.into_view();
+    assert!(matches!(lens.to_vec(&other), Err(Error::ForeignMemory)));
+    assert_eq!(lens.to_vec(&host).unwrap(), [5, 6]);
 }

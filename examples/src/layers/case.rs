@@ -9,10 +9,10 @@
 
 use core::ops::Range;
 
-use scratchpool::{Device, bf16, bool8};
+use scratchpool::{Constant, Device, bf16, bool8};
+use scratchpool_kernels::Error;
 use scratchpool_kernels::formats::to_bf16;
 use scratchpool_kernels::reference::cache::{EntryFormat, PagedLayout, encode_main, encode_mxfp4};
-use scratchpool_kernels::{Constant, Error};
 
 use crate::deepseek::flash_scratch;
 

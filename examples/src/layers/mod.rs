@@ -32,7 +32,7 @@ mod case;
 mod dense;
 
 use scratchpool::cuda::{CaptureMode, Cuda};
-use scratchpool::{Backing, Device, Element, bf16};
+use scratchpool::{Backing, Constant, Device, Element, Persistent, View, ViewMut, bf16};
 use scratchpool_kernels::cuda::CudaKernels;
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
@@ -43,7 +43,7 @@ use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, Indexe
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
 use scratchpool_kernels::ops::topk_map::{Placement, TopkMap};
 use scratchpool_kernels::reference::cache::EntryFormat;
-use scratchpool_kernels::{Constant, Error, In, Kernels, Out, Persistent};
+use scratchpool_kernels::{Error, Kernels};
 
 use crate::deepseek::{FlashScratch, flash_scratch};
 
@@ -57,7 +57,7 @@ pub use self::case::{Case, MOST_ROWS};
 fn reads<'v, T: Element, D: Device, const R: usize>(
     memory: &'v Persistent<T, D, R>,
     stream: &'v D::Stream,
-) -> Result<In<'v, T, D, R>, Error> {
+) -> Result<View<'v, T, D, R>, scratchpool::Error> {
     // SAFETY: the module's table: who writes it is on this stream, or ordered by a declared `after`.
     unsafe { memory.on(stream) }
 }
@@ -66,7 +66,7 @@ fn reads<'v, T: Element, D: Device, const R: usize>(
 fn writes<'v, T: Element, D: Device, const R: usize>(
     memory: &'v mut Persistent<T, D, R>,
     stream: &'v D::Stream,
-) -> Result<Out<'v, T, D, R>, Error> {
+) -> Result<ViewMut<'v, T, D, R>, scratchpool::Error> {
     // SAFETY: the module's table, as above, for who reads it too.
     unsafe { memory.on_mut(stream) }
 }
@@ -270,9 +270,9 @@ impl<D: Device> Model<D> {
                         softmax_scale: INDEX_SCALE,
                         head_scale: HEAD_SCALE,
                         out: IndexQuery::Mxfp4 {
-                            values: out.index_values.into(),
-                            scales: out.index_scales.into(),
-                            weights: out.index_weights.into(),
+                            values: out.index_values,
+                            scales: out.index_scales,
+                            weights: out.index_weights,
                         },
                     },
                 )?;
@@ -296,10 +296,10 @@ impl<D: Device> Model<D> {
                     stream,
                     IndexerLogits {
                         q: IndexQueryIn::Mxfp4 {
-                            values: read.index_values.into(),
-                            scales: read.index_scales.into(),
+                            values: read.index_values,
+                            scales: read.index_scales,
                         },
-                        weights: read.index_weights.into(),
+                        weights: read.index_weights,
                         cache: reads(&model.keys, stream)?,
                         block_size: PAGE / 4,
                         block_table: tables.pages.on(stream)?,
@@ -342,14 +342,14 @@ impl<D: Device> Model<D> {
                             positions: tokens.positions.on(stream)?,
                             slots: tokens.state_slots_128.on(stream)?,
                         },
-                        scratch: pooled.reborrow().into(),
+                        scratch: pooled.reborrow(),
                         boundaries: Boundaries::Possible,
                     },
                 )?;
                 kernels.compress_store(
                     stream,
                     CompressStore {
-                        scratch: pooled.as_view().into(),
+                        scratch: pooled.as_view(),
                         positions: tokens.positions.on(stream)?,
                         state_slots: tokens.state_slots_128.on(stream)?,
                         store: Store {
@@ -371,7 +371,7 @@ impl<D: Device> Model<D> {
             kernels.q_insert(
                 stream,
                 QInsert {
-                    q: Query::Out { from: given.q.on(stream)?, to: step.buffers().q.into() },
+                    q: Query::Out { from: given.q.on(stream)?, to: step.buffers().q },
                     kv: given.kv.on(stream)?,
                     kv_norm: Some(weights.kv_norm.on(stream)?),
                     positions: tokens.positions.on(stream)?,
@@ -414,8 +414,8 @@ impl<D: Device> Model<D> {
                         valid: tokens.valid.on(stream)?,
                         block_size: PAGE / 4,
                         placement: Placement::PackedLeft,
-                        indices: out.topk_indices.into(),
-                        lens: out.topk_lens.into(),
+                        indices: out.topk_indices,
+                        lens: out.topk_lens,
                     },
                 )?;
             }
@@ -423,9 +423,9 @@ impl<D: Device> Model<D> {
             let mut step = layer.attention()?;
             let stream = step.stream();
             let read = step.buffers();
-            let chosen: Option<(In<'_, i32, D, 2>, In<'_, i32, D, 1>)> =
+            let chosen: Option<(View<'_, i32, D, 2>, View<'_, i32, D, 1>)> =
                 match (read.topk_indices, read.topk_lens) {
-                    (Some(indices), Some(lens)) => Some((indices.into(), lens.into())),
+                    (Some(indices), Some(lens)) => Some((indices, lens)),
                     // All finished entries, which the host knows.
                     _ if model.ratio == 128 => {
                         Some((tokens.finished.on(stream)?, tokens.finished_lens.on(stream)?))
@@ -443,7 +443,7 @@ impl<D: Device> Model<D> {
             kernels.attention(
                 stream,
                 Attention {
-                    q: read.q.into(),
+                    q: read.q,
                     first: Selected {
                         entries: Entries::Paged {
                             cache: reads(&model.window, stream)?,

@@ -3,10 +3,10 @@
 
 use scratchpool::cuda::cudarc::driver::LaunchConfig;
 use scratchpool::cuda::{CaptureMode, Cuda, CudaError};
-use scratchpool::{Backing, Device, Error, Host};
+use scratchpool::{Backing, Constant, Device, Error, Host, Persistent, Tensor};
 use scratchpool_examples::layers::{Case, eager, replayed};
+use scratchpool_kernels::HostKernels;
 use scratchpool_kernels::cuda::CudaKernels;
-use scratchpool_kernels::{Constant, HostKernels, Persistent, Tensor};
 
 use crate::lab::{gpu, say};
 

@@ -240,13 +240,13 @@ fn matmul(gpu: &Gpu, backing: Backing) -> (Matmul<Gpu>, Stream) {
 
 fn fill(gpu: &Gpu, layer: &mut matmul::Layer<'_, Gpu>, operands: &Operands) -> Result<(), Error> {
     let mut step = layer.fill()?;
-    let out = step.buffers();
-    gpu.copy_from_host(out.left_f32, &all(&operands.left))?;
-    gpu.copy_from_host(out.left_f64, &all(&operands.left))?;
-    gpu.copy_from_host(out.left_bf16, &all(&operands.left))?;
-    gpu.copy_from_host(out.right_f32, &all(&operands.right))?;
-    gpu.copy_from_host(out.right_f64, &all(&operands.right))?;
-    gpu.copy_from_host(out.right_bf16, &all(&operands.right))
+    let mut out = step.buffers();
+    out.left_f32.fill_from(gpu, &all(&operands.left))?;
+    out.left_f64.fill_from(gpu, &all(&operands.left))?;
+    out.left_bf16.fill_from(gpu, &all(&operands.left))?;
+    out.right_f32.fill_from(gpu, &all(&operands.right))?;
+    out.right_f64.fill_from(gpu, &all(&operands.right))?;
+    out.right_bf16.fill_from(gpu, &all(&operands.right))
 }
 
 fn multiply(blas: &CudaBlas, layer: &mut matmul::Layer<'_, Gpu>) -> Result<(), Error> {
@@ -262,9 +262,9 @@ fn multiply(blas: &CudaBlas, layer: &mut matmul::Layer<'_, Gpu>) -> Result<(), E
 fn take(gpu: &Gpu, layer: &mut matmul::Layer<'_, Gpu>, operands: &Operands) -> Result<(), Error> {
     let mut step = layer.take()?;
     let read = step.buffers();
-    assert_eq!(gpu.copy_to_host(read.product_f32)?, all::<f32>(&operands.product));
-    assert_eq!(gpu.copy_to_host(read.product_f64)?, all::<f64>(&operands.product));
-    assert_eq!(gpu.copy_to_host(read.product_bf16)?, all::<bf16>(&operands.product));
+    assert_eq!(read.product_f32.to_vec(gpu)?, all::<f32>(&operands.product));
+    assert_eq!(read.product_f64.to_vec(gpu)?, all::<f64>(&operands.product));
+    assert_eq!(read.product_bf16.to_vec(gpu)?, all::<bf16>(&operands.product));
     Ok(())
 }
 
@@ -337,8 +337,8 @@ fn cublas_on_another_stream_comes_after_the_views_own_and_before_what_follows_th
         let mut layer = pass.layer(0).unwrap();
         let mut step = layer.fill().unwrap();
         let mut out = step.buffers();
-        gpu.copy_from_host(out.right_f32, &all(&operands.right)).unwrap();
-        gpu.copy_from_host(out.left_f32.reborrow(), &all(&operands.left)).unwrap();
+        out.right_f32.fill_from(gpu, &all(&operands.right)).unwrap();
+        out.left_f32.fill_from(gpu, &all(&operands.left)).unwrap();
         // What the view's own stream is still to write when the library is called.
         gpu.spin(&stream, 500).unwrap();
         stream.memset_zeros(&mut out.left_f32).unwrap();
@@ -350,7 +350,7 @@ fn cublas_on_another_stream_comes_after_the_views_own_and_before_what_follows_th
         gpu.spin(&other, 500).unwrap();
         gemm(&blas, it.left_f32, it.right_f32, &mut it.product_f32).unwrap();
         assert_eq!(
-            gpu.copy_to_host(it.product_f32.as_view()).unwrap(),
+            it.product_f32.as_view().to_vec(gpu).unwrap(),
             [0.0; MAX * COLUMNS],
             "the library did not wait for the view's stream"
         );
@@ -367,7 +367,7 @@ fn cublas_on_another_stream_comes_after_the_views_own_and_before_what_follows_th
         gpu.spin(&other, 500).unwrap();
         gemm(&blas, it.left_f32, it.right_f32, &mut it.product_f32).unwrap();
         assert_eq!(
-            gpu.copy_to_host(it.product_f32.as_view()).unwrap(),
+            it.product_f32.as_view().to_vec(gpu).unwrap(),
             all::<f32>(&operands.product),
             "the view's stream did not wait for the library"
         );
@@ -463,10 +463,10 @@ fn collective<T, const R: usize>(
 
 fn send(gpu: &Gpu, layer: &mut exchange::Layer<'_, Gpu>, seed: u32) -> Result<(), Error> {
     let mut step = layer.fill()?;
-    let out = step.buffers();
+    let mut out = step.buffers();
     let (values, counts) = (small(seed, out.sent_f32.len()), small(seed, out.sent_i32.len()));
-    gpu.copy_from_host(out.sent_f32, &all(&values))?;
-    gpu.copy_from_host(out.sent_i32, &all(&counts))
+    out.sent_f32.fill_from(gpu, &all(&values))?;
+    out.sent_i32.fill_from(gpu, &all(&counts))
 }
 
 fn exchange(comm: &Comm, layer: &mut exchange::Layer<'_, Gpu>, which: usize) -> Result<(), Error> {
@@ -485,8 +485,8 @@ fn receive(gpu: &Gpu, layer: &mut exchange::Layer<'_, Gpu>, seed: u32) -> Result
     let read = step.buffers();
     let (values, counts) =
         (small(seed, read.received_f32.len()), small(seed, read.received_i32.len()));
-    assert_eq!(gpu.copy_to_host(read.received_f32)?, all::<f32>(&values));
-    assert_eq!(gpu.copy_to_host(read.received_i32)?, all::<i32>(&counts));
+    assert_eq!(read.received_f32.to_vec(gpu)?, all::<f32>(&values));
+    assert_eq!(read.received_i32.to_vec(gpu)?, all::<i32>(&counts));
     Ok(())
 }
 
@@ -567,7 +567,7 @@ fn nccl_on_another_stream_comes_after_the_views_own_and_is_found() {
         gpu.spin(&other, 500).unwrap();
         done(comm.all_reduce(&sent, &mut received, &ReduceOp::Sum));
         let values = small(seed, received.len());
-        assert_eq!(gpu.copy_to_host(received.as_view()).unwrap(), all::<f32>(&values));
+        assert_eq!(received.as_view().to_vec(gpu).unwrap(), all::<f32>(&values));
     }
     let (mut pool, _) = exchange_pool(gpu, Backing::Sanitized);
     let mut pass = pool.begin(MAX).unwrap();

@@ -47,7 +47,7 @@ fn cudarcs_copies_memsets_and_launches_take_views_on_their_own_stream_and_on_oth
     let values: Vec<i32> = (0..64).collect();
     stream.memcpy_htod(&values, &mut lens).unwrap();
     assert_eq!(stream.clone_dtoh(&lens).unwrap(), values);
-    assert_eq!(gpu.copy_to_host(lens.as_view()).unwrap(), values);
+    assert_eq!(lens.as_view().to_vec(gpu).unwrap(), values);
     stream.memset_zeros(&mut indices).unwrap();
     assert!(stream.clone_dtoh(&indices.as_view()).unwrap().iter().all(|it| *it == 0));
 
@@ -55,7 +55,7 @@ fn cudarcs_copies_memsets_and_launches_take_views_on_their_own_stream_and_on_oth
     // on before the other is done.
     for round in 0..20 {
         gpu.spin(stream, 500).unwrap();
-        gpu.copy_from_host(lens.reborrow(), &[round; 64]).unwrap();
+        lens.fill_from(gpu, &[round; 64]).unwrap();
         gpu.spin(stream, 500).unwrap();
         stream.memcpy_htod(&[round + 100; 64], &mut lens).unwrap();
         gpu.spin(&other, 500).unwrap();
@@ -279,12 +279,12 @@ fn values_of_all_kinds_go_to_the_device_and_back() {
         let values: Vec<bf16> = (0..q.len()).map(|i| bf16::from_bits(i as u16)).collect();
         let (mut prefill, mut decode) = q.split_at_row(1).unwrap();
         let (low, high) = values.split_at(prefill.len());
-        gpu.copy_from_host(prefill.reborrow(), low).unwrap();
-        gpu.copy_from_host(decode.reborrow(), high).unwrap();
+        prefill.fill_from(gpu, low).unwrap();
+        decode.fill_from(gpu, high).unwrap();
         drop(step);
         let mut step = layer.attention().unwrap();
         let bits = |values: &[bf16]| values.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
-        let back = gpu.copy_to_host(step.buffers().q).unwrap();
+        let back = step.buffers().q.to_vec(gpu).unwrap();
         assert_eq!(bits(&back), bits(&values));
     }
 }

@@ -1,8 +1,7 @@
 //! From checked arguments to launches.
 //!
 //! Invariant, on which every unsafe launch rests: parameters come from a `check`, which fixes all
-//! shapes, and from [`In`](crate::In) and [`Out`](crate::Out), which are live memory in order on their
-//! stream; [`Site::on`] makes sure that it is the stream launched on, and aligned for the kernel's
+//! shapes, and from views, which are live memory in order on their stream; [`Site::on`] makes sure that it is the stream launched on, and aligned for the kernel's
 //! loads; and kernels stay inside the shapes whatever the contents are.
 
 use core::fmt;
@@ -11,7 +10,7 @@ use scratchpool::cuda::cudarc::driver::sys::{CUdevice_attribute, CUfunction_attr
 use scratchpool::cuda::cudarc::driver::{CudaFunction, LaunchConfig, result};
 use scratchpool::cuda::cudarc::nvrtc::Ptx;
 use scratchpool::cuda::{Cuda, KernelArg, Stream};
-use scratchpool::{Device, Element};
+use scratchpool::{Device, Element, View, ViewMut};
 
 use super::cache;
 use super::params::{
@@ -35,7 +34,6 @@ use crate::ops::{
     Kernels, attention, compressor, gather, indexer_q, indexer_topk, q_insert, topk_map,
 };
 use crate::reference::cache::EntryFormat;
-use crate::tensor::{In, Out};
 
 /// The kernels of the CUDA device, compiled and loaded.
 ///
@@ -173,13 +171,15 @@ trait Placed<'v> {
     fn place(&self) -> (u64, &'v Stream);
 }
 
-impl<'v, T: Element, D: Device<Stream = Stream>, const R: usize> Placed<'v> for In<'v, T, D, R> {
+impl<'v, T: Element, D: Device<Stream = Stream>, const R: usize> Placed<'v> for View<'v, T, D, R> {
     fn place(&self) -> (u64, &'v Stream) {
         (self.address(), self.stream())
     }
 }
 
-impl<'v, T: Element, D: Device<Stream = Stream>, const R: usize> Placed<'v> for Out<'v, T, D, R> {
+impl<'v, T: Element, D: Device<Stream = Stream>, const R: usize> Placed<'v>
+    for ViewMut<'v, T, D, R>
+{
     fn place(&self) -> (u64, &'v Stream) {
         (self.address(), self.stream())
     }

@@ -20,12 +20,11 @@
 //! **Shared memory**: 136 KiB a block before compute capability 9.0, and 204.5 KiB from there on. On a
 //! device with less the launch is [`Error::SharedMemory`].
 
-use scratchpool::{Device, bf16};
+use scratchpool::{Device, View, ViewMut, bf16};
 
 use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{Paged, paged};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
-use crate::tensor::{In, Out};
 
 pub(crate) const NAME: &str = "attention";
 
@@ -35,12 +34,12 @@ pub enum Entries<'v, D: Device> {
     /// A paged FP8 cache, [`EntryFormat::Main`]: bytes `[blocks, stride]`; an index is a slot.
     Paged {
         /// The cache.
-        cache: In<'v, u8, D, 2>,
+        cache: View<'v, u8, D, 2>,
         /// Entries in a block.
         block_size: usize,
     },
     /// A bf16 workspace `[rows, 512]`; an index is a row.
-    Rows(In<'v, bf16, D, 2>),
+    Rows(View<'v, bf16, D, 2>),
 }
 
 /// A source and what is chosen from it.
@@ -49,26 +48,26 @@ pub struct Selected<'v, D: Device> {
     /// The rows.
     pub entries: Entries<'v, D>,
     /// Chosen rows `[T, K]`.
-    pub indices: In<'v, i32, D, 2>,
+    pub indices: View<'v, i32, D, 2>,
     /// How many of each row count `[T]`.
-    pub lens: In<'v, i32, D, 1>,
+    pub lens: View<'v, i32, D, 1>,
 }
 
 /// Arguments of sparse attention.
 #[derive(Debug)]
 pub struct Attention<'v, D: Device> {
     /// Queries `[T, H_pad, 512]`.
-    pub q: In<'v, bf16, D, 3>,
+    pub q: View<'v, bf16, D, 3>,
     /// The window's entries, or the combined rows of prefill.
     pub first: Selected<'v, D>,
     /// The compressed entries.
     pub second: Option<Selected<'v, D>>,
     /// The sink's logit of each head `[H_pad]`; negative infinity is no sink.
-    pub sinks: In<'v, f32, D, 1>,
+    pub sinks: View<'v, f32, D, 1>,
     /// `512^-0.5` in the model.
     pub scale: f32,
     /// Output `[T, H_pad, 512]`.
-    pub out: Out<'v, bf16, D, 3>,
+    pub out: ViewMut<'v, bf16, D, 3>,
 }
 
 /// The numbers of a checked source.

@@ -9,13 +9,12 @@
 //! Only *boundary* tokens compress: `(position + 1) mod ratio = 0` and a state slot that is not
 //! negative. See [`reference::compressor`](crate::reference::compressor) for the arithmetic.
 
-use scratchpool::Device;
+use scratchpool::{Device, View, ViewMut};
 
 use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{Paged, num, paged};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, INDEX_DIM, PagedLayout};
 use crate::reference::rope::ROPE_DIM;
-use crate::tensor::{In, Out};
 
 pub(crate) const SAVE: &str = "save_state";
 pub(crate) const COMPRESS: &str = "compress";
@@ -86,16 +85,16 @@ impl Boundaries {
 #[derive(Debug)]
 pub struct SaveState<'v, D: Device> {
     /// The projection `[T, 2 W]`: `W` of kv, then `W` of score.
-    pub kv_score: In<'v, f32, D, 2>,
+    pub kv_score: View<'v, f32, D, 2>,
     /// Bias of the score by position in a window `[ratio, W]`.
-    pub ape: In<'v, f32, D, 2>,
+    pub ape: View<'v, f32, D, 2>,
     /// Positions `[T]`.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Slots in the state cache `[T]`; negative ones, and ones beyond it, are not saved. No two may
     /// be equal.
-    pub slots: In<'v, i64, D, 1>,
+    pub slots: View<'v, i64, D, 1>,
     /// The state cache `[pages, page_tokens, 2 W]`.
-    pub state: Out<'v, f32, D, 3>,
+    pub state: ViewMut<'v, f32, D, 3>,
 }
 
 /// The numbers of checked saving.
@@ -147,16 +146,16 @@ impl<D: Device> SaveState<'_, D> {
 #[derive(Debug)]
 pub struct States<'v, D: Device> {
     /// The state cache `[pages, page_tokens, 2 W]`.
-    pub state: In<'v, f32, D, 3>,
+    pub state: View<'v, f32, D, 3>,
     /// Pages of each request `[requests, columns]`. A row whose page is missing counts as one
     /// before position 0.
-    pub block_table: In<'v, i32, D, 2>,
+    pub block_table: View<'v, i32, D, 2>,
     /// Requests `[T]`.
-    pub token_to_req: In<'v, i32, D, 1>,
+    pub token_to_req: View<'v, i32, D, 1>,
     /// Positions `[T]`.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Slots in the state cache `[T]`; tokens with a negative one do not compress.
-    pub slots: In<'v, i64, D, 1>,
+    pub slots: View<'v, i64, D, 1>,
 }
 
 /// The numbers of checked states.
@@ -208,16 +207,16 @@ impl<D: Device> States<'_, D> {
 pub struct Store<'v, D: Device> {
     /// Slots in the cache `[T]`; a boundary token without one, or with one that is no entry, stores
     /// nothing.
-    pub slots: In<'v, i64, D, 1>,
+    pub slots: View<'v, i64, D, 1>,
     /// Weight of the norm `[D]`.
-    pub norm_weight: In<'v, f32, D, 1>,
+    pub norm_weight: View<'v, f32, D, 1>,
     /// The norm's epsilon.
     pub eps: f32,
     /// Cosines and sines `[max_pos, 64]`: a row is 32 of each, as
     /// [`reference::rope`](crate::reference::rope) lays them out.
-    pub rope: In<'v, f32, D, 2>,
+    pub rope: View<'v, f32, D, 2>,
     /// The cache: bytes `[blocks, stride]`.
-    pub cache: Out<'v, u8, D, 2>,
+    pub cache: ViewMut<'v, u8, D, 2>,
     /// Entries in a block.
     pub block_size: usize,
     /// What an entry is, which also says its width.
@@ -295,7 +294,7 @@ pub struct CompressPool<'v, D: Device> {
     /// Where windows are read from.
     pub states: States<'v, D>,
     /// Pooled vectors before the norm `[T, 512]`; only boundary rows are written.
-    pub scratch: Out<'v, f32, D, 2>,
+    pub scratch: ViewMut<'v, f32, D, 2>,
     /// What the host knows.
     pub boundaries: Boundaries,
 }
@@ -319,11 +318,11 @@ impl<D: Device> CompressPool<'_, D> {
 #[derive(Debug)]
 pub struct CompressStore<'v, D: Device> {
     /// Pooled vectors `[T, 512]`; only boundary rows are read.
-    pub scratch: In<'v, f32, D, 2>,
+    pub scratch: View<'v, f32, D, 2>,
     /// Positions `[T]`.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Slots in the state cache `[T]`: a token with a negative one is no boundary.
-    pub state_slots: In<'v, i64, D, 1>,
+    pub state_slots: View<'v, i64, D, 1>,
     /// How entries are made.
     pub store: Store<'v, D>,
     /// What the host knows.

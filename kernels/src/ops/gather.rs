@@ -8,7 +8,7 @@
 //!
 //! The two launches take the lengths that [`CombineIndices`] takes, from device memory, so that a
 //! captured graph serves any lengths; and then the row that combined indices give for an entry is the
-//! row that it was gathered to. [`In::flatten_rows`] makes the workspace one of
+//! row that it was gathered to. [`View::flatten_rows`] makes the workspace one of
 //! [`Entries::Rows`].
 //!
 //! Request `b` has `end = seq_lens[b] / ratio` entries, of which the last `gather_lens[b]`, or all, are
@@ -30,12 +30,11 @@
 
 use core::ops::Range;
 
-use scratchpool::{Device, bf16};
+use scratchpool::{Device, View, ViewMut, bf16};
 
 use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{CACHE, num, paged, whole};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
-use crate::tensor::{In, Out};
 
 pub(crate) const NAME: &str = "gather";
 
@@ -46,12 +45,12 @@ pub enum KvCacheIn<'v, D: Device> {
     /// The paged FP8 layout, [`EntryFormat::Main`]: bytes `[blocks, stride]`.
     Paged {
         /// The cache.
-        bytes: In<'v, u8, D, 2>,
+        bytes: View<'v, u8, D, 2>,
         /// Entries in a block.
         block_size: usize,
     },
     /// Whole rows in bf16: `[blocks, block_size, 512]`.
-    Rows(In<'v, bf16, D, 3>),
+    Rows(View<'v, bf16, D, 3>),
 }
 
 /// Arguments of the gather.
@@ -60,19 +59,19 @@ pub struct Gather<'v, D: Device> {
     /// The cache.
     pub cache: KvCacheIn<'v, D>,
     /// Blocks of each request `[requests, columns]`.
-    pub block_table: In<'v, i32, D, 2>,
+    pub block_table: View<'v, i32, D, 2>,
     /// Lengths of the requests in tokens `[requests]`.
-    pub seq_lens: In<'v, i32, D, 1>,
+    pub seq_lens: View<'v, i32, D, 1>,
     /// How many entries of each, the last ones, are gathered `[requests]`; `None` gathers all.
     /// [`gather_len`] for the window.
-    pub gather_lens: Option<In<'v, i32, D, 1>>,
+    pub gather_lens: Option<View<'v, i32, D, 1>>,
     /// Tokens that one entry stands for: 1 for the window's.
     pub ratio: usize,
     /// The rows of every request that are written: `0..N` for compressed entries, `N..M` for the
     /// window's.
     pub rows: Range<usize>,
     /// The workspace `[>= requests, M, 512]`.
-    pub out: Out<'v, bf16, D, 3>,
+    pub out: ViewMut<'v, bf16, D, 3>,
 }
 
 /// How many of the window's entries prefill gathers: those of the query, and those before it that the

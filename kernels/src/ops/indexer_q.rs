@@ -3,12 +3,11 @@
 //! See [`reference::indexer_q`](crate::reference::indexer_q) for the arithmetic. The format is what
 //! [`IndexQuery`] says, and nothing is implied by which buffers were passed.
 
-use scratchpool::{Device, bf16, e8m0, f8e4m3};
+use scratchpool::{Device, View, ViewMut, bf16, e8m0, f8e4m3};
 
 use crate::error::{Check, Error, Wanted};
 use crate::reference::cache::{INDEX_DIM, MXFP4_BLOCK};
 use crate::reference::rope::ROPE_DIM;
-use crate::tensor::{In, Out};
 
 pub(crate) const NAME: &str = "indexer_q";
 
@@ -16,9 +15,9 @@ pub(crate) const NAME: &str = "indexer_q";
 #[derive(Debug)]
 pub enum Wide<'v, D: Device> {
     /// As it is.
-    F32(In<'v, f32, D, 2>),
+    F32(View<'v, f32, D, 2>),
     /// To be widened.
-    Bf16(In<'v, bf16, D, 2>),
+    Bf16(View<'v, bf16, D, 2>),
 }
 
 impl<D: Device> Wide<'_, D> {
@@ -36,18 +35,18 @@ pub enum IndexQuery<'v, D: Device> {
     /// E4M3 values; the scale of a head is folded into its weight.
     Fp8 {
         /// Values `[T, H, 128]`.
-        values: Out<'v, f8e4m3, D, 3>,
+        values: ViewMut<'v, f8e4m3, D, 3>,
         /// Weights `[T, H]`: `w * scale * softmax_scale * head_scale`.
-        weights: Out<'v, f32, D, 2>,
+        weights: ViewMut<'v, f32, D, 2>,
     },
     /// Pairs of E2M1 with an E8M0 scale for each 32.
     Mxfp4 {
         /// Codes `[T, H, 64]`, the even element low.
-        values: Out<'v, u8, D, 3>,
+        values: ViewMut<'v, u8, D, 3>,
         /// Scales `[T, H, 4]`; as a little-endian i32 `[T, H]`, block 0 is the low byte.
-        scales: Out<'v, e8m0, D, 3>,
+        scales: ViewMut<'v, e8m0, D, 3>,
         /// Weights `[T, H]`: `w * softmax_scale * head_scale`.
-        weights: Out<'v, f32, D, 2>,
+        weights: ViewMut<'v, f32, D, 2>,
     },
 }
 
@@ -55,9 +54,9 @@ pub enum IndexQuery<'v, D: Device> {
 #[derive(Debug)]
 pub struct IndexerQ<'v, D: Device> {
     /// Queries `[T, H, 128]`, after their projection.
-    pub q: In<'v, bf16, D, 3>,
+    pub q: View<'v, bf16, D, 3>,
     /// Positions `[T]`: rows of `rope`. One without a row gives NaN.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Cosines and sines `[max_pos, 64]`: a row is 32 of each, as
     /// [`reference::rope`](crate::reference::rope) lays them out.
     pub rope: Wide<'v, D>,

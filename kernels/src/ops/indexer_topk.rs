@@ -13,12 +13,11 @@
 //! infinite weight or key scale gives an infinity of its sign; where what it multiplies is within the
 //! tolerance of 0, that may count as 0 or have the other sign. NaN is a logit that the choice never takes.
 
-use scratchpool::{Device, e8m0, f8e4m3};
+use scratchpool::{Device, View, ViewMut, e8m0, f8e4m3};
 
 use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::{CACHE, paged};
 use crate::reference::cache::{EntryFormat, INDEX_DIM, MXFP4_BLOCK, PagedLayout};
-use crate::tensor::{In, Out};
 
 pub(crate) const LOGITS: &str = "indexer_logits";
 pub(crate) const TOPK: &str = "indexer_topk";
@@ -32,14 +31,14 @@ pub enum IndexQueryIn<'v, D: Device> {
     /// E4M3 values; keys with one f32 scale an entry.
     Fp8 {
         /// Values `[T, H, 128]`.
-        values: In<'v, f8e4m3, D, 3>,
+        values: View<'v, f8e4m3, D, 3>,
     },
     /// MXFP4, queries and keys.
     Mxfp4 {
         /// Codes `[T, H, 64]`.
-        values: In<'v, u8, D, 3>,
+        values: View<'v, u8, D, 3>,
         /// Scales `[T, H, 4]`.
-        scales: In<'v, e8m0, D, 3>,
+        scales: View<'v, e8m0, D, 3>,
     },
 }
 
@@ -49,22 +48,22 @@ pub struct IndexerLogits<'v, D: Device> {
     /// Queries.
     pub q: IndexQueryIn<'v, D>,
     /// Weights `[T, H]`, with whatever is folded into them; at most [`MOST_HEADS`] heads.
-    pub weights: In<'v, f32, D, 2>,
+    pub weights: View<'v, f32, D, 2>,
     /// Keys: bytes `[blocks, stride]`, in the indexer's format.
-    pub cache: In<'v, u8, D, 2>,
+    pub cache: View<'v, u8, D, 2>,
     /// Entries in a block.
     pub block_size: usize,
     /// Blocks of each request `[requests, columns]`.
-    pub block_table: In<'v, i32, D, 2>,
+    pub block_table: View<'v, i32, D, 2>,
     /// Requests `[T]`.
-    pub token_to_req: In<'v, i32, D, 1>,
+    pub token_to_req: View<'v, i32, D, 1>,
     /// Positions `[T]`.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Tokens that one entry stands for.
     pub ratio: usize,
     /// Logits `[T, C]`: candidates from `C` on are not considered. What is no candidate, or has no
     /// block, is negative infinity.
-    pub logits: Out<'v, f32, D, 2>,
+    pub logits: ViewMut<'v, f32, D, 2>,
 }
 
 /// The numbers of checked logits.
@@ -138,9 +137,9 @@ impl<D: Device> IndexerLogits<'_, D> {
 #[derive(Debug)]
 pub struct IndexerTopk<'v, D: Device> {
     /// Logits `[T, C]`.
-    pub logits: In<'v, f32, D, 2>,
+    pub logits: View<'v, f32, D, 2>,
     /// Chosen columns `[T, topk]`.
-    pub indices: Out<'v, i32, D, 2>,
+    pub indices: ViewMut<'v, i32, D, 2>,
 }
 
 /// The numbers of a checked choice.

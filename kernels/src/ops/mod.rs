@@ -23,7 +23,7 @@
 //! A captured launch keeps the shapes of its arguments, so a replay does all rows that were captured,
 //! whatever number [`Graph::replay`](scratchpool::cuda::Graph::replay) is given. Rows that a batch does
 //! not have are *padding*: inputs that make a kernel write nothing but the row's own scratch. Write
-//! them before the replay ([`Constant::replace`](crate::Constant::replace)):
+//! them before the replay ([`Constant::replace`](scratchpool::Constant::replace)):
 //!
 //! | kernel | what a row of padding holds | what it writes then |
 //! | --- | --- | --- |
@@ -61,14 +61,14 @@ use crate::error::Error;
 /// Launches return when the work is queued on `stream`, which is the stream of all arguments.
 ///
 /// ```
-/// use scratchpool::{Device, Host};
+/// use scratchpool::{Device, Host, Tensor};
 /// use scratchpool_kernels::ops::indexer_topk::IndexerTopk;
-/// use scratchpool_kernels::{HostKernels, Kernels, Tensor, alloc};
+/// use scratchpool_kernels::{HostKernels, Kernels, alloc};
 ///
 /// let host = Host::in_order();
 /// let stream = host.create_stream("main")?;
 /// let logits = Tensor::from_values(&host, &stream, [1, 4], &[0.5, 3.0, f32::NEG_INFINITY, 2.0])?;
-/// let mut chosen = alloc::choice(&host, &stream, 1, 2)?;      // or a pool's view: `view.into()`
+/// let mut chosen = alloc::choice(&host, &stream, 1, 2)?;      // or a step's view
 /// let args = IndexerTopk { logits: logits.view(), indices: chosen.view_mut() };
 /// HostKernels.indexer_topk(&stream, args)?;
 /// assert_eq!(chosen.to_vec()?, [1, 3]);

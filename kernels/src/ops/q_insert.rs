@@ -10,12 +10,11 @@
 //! [`formats`](crate::formats); where the norm is on, a NaN makes its whole head NaN; an infinity
 //! becomes NaN, and what is finite beside it 0.
 
-use scratchpool::{Device, bf16, f8e4m3};
+use scratchpool::{Device, View, ViewMut, bf16, f8e4m3};
 
 use crate::error::{Check, Error, Wanted};
 use crate::reference::cache::{EntryFormat, HEAD_DIM, PagedLayout};
 use crate::reference::rope::ROPE_DIM;
-use crate::tensor::{In, Out};
 
 pub(crate) const NAME: &str = "q_insert";
 
@@ -25,18 +24,18 @@ pub enum Query<'v, D: Device> {
     /// From `H` heads to `H_pad >= H` heads elsewhere; the rest becomes +0.
     Out {
         /// Queries `[T, H, 512]`.
-        from: In<'v, bf16, D, 3>,
+        from: View<'v, bf16, D, 3>,
         /// Normed and rotated queries `[T, H_pad, 512]`, such as the pool's.
-        to: Out<'v, bf16, D, 3>,
+        to: ViewMut<'v, bf16, D, 3>,
     },
     /// Over themselves: as many heads as there are.
-    InPlace(Out<'v, bf16, D, 3>),
+    InPlace(ViewMut<'v, bf16, D, 3>),
     /// To E4M3 with one scale for the whole tensor: `e4m3(q * (1 / scale))`, rounded once.
     Fp8 {
         /// Queries `[T, H, 512]`.
-        from: In<'v, bf16, D, 3>,
+        from: View<'v, bf16, D, 3>,
         /// Quantised queries `[T, H_pad, 512]`.
-        to: Out<'v, f8e4m3, D, 3>,
+        to: ViewMut<'v, f8e4m3, D, 3>,
         /// The value of code 1.0.
         scale: f32,
     },
@@ -49,17 +48,17 @@ pub enum KvCache<'v, D: Device> {
     /// The paged FP8 layout, [`EntryFormat::Main`]: bytes `[blocks, stride]`.
     Paged {
         /// The cache.
-        bytes: Out<'v, u8, D, 2>,
+        bytes: ViewMut<'v, u8, D, 2>,
         /// Entries in a block.
         block_size: usize,
     },
     /// Whole rows in bf16: `[blocks, block_size, 512]`.
-    Rows(Out<'v, bf16, D, 3>),
+    Rows(ViewMut<'v, bf16, D, 3>),
     /// Whole rows in E4M3 with one scale: `[blocks, block_size, 512]`, each
     /// `e4m3(bf16(x) * (1 / scale))`.
     Fp8 {
         /// The cache.
-        rows: Out<'v, f8e4m3, D, 3>,
+        rows: ViewMut<'v, f8e4m3, D, 3>,
         /// The value of code 1.0.
         scale: f32,
     },
@@ -71,17 +70,17 @@ pub struct QInsert<'v, D: Device> {
     /// The queries.
     pub q: Query<'v, D>,
     /// KV rows `[T, 512]`.
-    pub kv: In<'v, bf16, D, 2>,
+    pub kv: View<'v, bf16, D, 2>,
     /// Weight of the KV rows' norm `[512]`; `None` where they were normed upstream.
-    pub kv_norm: Option<In<'v, f32, D, 1>>,
+    pub kv_norm: Option<View<'v, f32, D, 1>>,
     /// Positions `[T]`: rows of `rope`. One without a row gives NaN.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Slots `[T_ins]`, `T_ins <= T`. Negative ones, ones beyond the cache, and tokens without
     /// one write no cache. No two may be equal.
-    pub slots: In<'v, i64, D, 1>,
+    pub slots: View<'v, i64, D, 1>,
     /// Cosines and sines `[max_pos, 64]`: a row is 32 of each, as
     /// [`reference::rope`](crate::reference::rope) lays them out.
-    pub rope: In<'v, f32, D, 2>,
+    pub rope: View<'v, f32, D, 2>,
     /// The cache.
     pub cache: KvCache<'v, D>,
     /// The epsilon of both norms.

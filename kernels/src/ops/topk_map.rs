@@ -1,11 +1,10 @@
 //! From the indexer's local choices to cache slots: the global map, and the combined indices that
 //! prefill uses. Arguments and their check.
 
-use scratchpool::{Device, bool8};
+use scratchpool::{Device, View, ViewMut, bool8};
 
 use crate::error::{Check, Error, Wanted};
 use crate::ops::q_insert::num;
-use crate::tensor::{In, Out};
 
 pub(crate) const MAP: &str = "topk_map";
 pub(crate) const COMBINE: &str = "combine_indices";
@@ -31,23 +30,23 @@ pub enum Placement {
 #[derive(Debug)]
 pub struct TopkMap<'v, D: Device> {
     /// Local indices `[T, topk]`.
-    pub topk: In<'v, i32, D, 2>,
+    pub topk: View<'v, i32, D, 2>,
     /// Requests `[T]`.
-    pub token_to_req: In<'v, i32, D, 1>,
+    pub token_to_req: View<'v, i32, D, 1>,
     /// Blocks of each request `[requests, >= columns]`.
-    pub block_table: In<'v, i32, D, 2>,
+    pub block_table: View<'v, i32, D, 2>,
     /// Columns of the table that mean something.
     pub columns: usize,
     /// Which tokens are valid `[T]`.
-    pub valid: In<'v, bool8, D, 1>,
+    pub valid: View<'v, bool8, D, 1>,
     /// Entries in a block: tokens of a page divided by the compression ratio.
     pub block_size: usize,
     /// Where valid slots go.
     pub placement: Placement,
     /// Slots `[T, topk]`.
-    pub indices: Out<'v, i32, D, 2>,
+    pub indices: ViewMut<'v, i32, D, 2>,
     /// Lengths `[T]`.
-    pub lens: Out<'v, i32, D, 1>,
+    pub lens: ViewMut<'v, i32, D, 1>,
 }
 
 /// The numbers of a checked map.
@@ -110,17 +109,17 @@ impl<D: Device> TopkMap<'_, D> {
 #[derive(Debug)]
 pub struct CombineIndices<'v, D: Device> {
     /// Local indices `[T, topk]`; `None` takes all finished entries, `0..n1`.
-    pub topk: Option<In<'v, i32, D, 2>>,
+    pub topk: Option<View<'v, i32, D, 2>>,
     /// How many compressed entries at most; with `topk`, its width.
     pub most: usize,
     /// Requests of the chunk `[T]`.
-    pub token_to_req: In<'v, i32, D, 1>,
+    pub token_to_req: View<'v, i32, D, 1>,
     /// Positions `[T]`.
-    pub positions: In<'v, i64, D, 1>,
+    pub positions: View<'v, i64, D, 1>,
     /// Lengths of the requests `[requests]`.
-    pub seq_lens: In<'v, i32, D, 1>,
+    pub seq_lens: View<'v, i32, D, 1>,
     /// How many rows of each were gathered `[requests]`.
-    pub gather_lens: In<'v, i32, D, 1>,
+    pub gather_lens: View<'v, i32, D, 1>,
     /// Tokens that one compressed entry stands for; at least 1.
     pub ratio: usize,
     /// The sliding window.
@@ -130,9 +129,9 @@ pub struct CombineIndices<'v, D: Device> {
     /// Compressed rows of a request.
     pub compressed_rows: usize,
     /// Rows of the workspace `[T, >= most + window]`; [`combined_width`] in the model.
-    pub indices: Out<'v, i32, D, 2>,
+    pub indices: ViewMut<'v, i32, D, 2>,
     /// Lengths `[T]`.
-    pub lens: Out<'v, i32, D, 1>,
+    pub lens: ViewMut<'v, i32, D, 1>,
 }
 
 /// The width of combined rows: `topk + window`, up to a multiple of 128.

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use scratchpool::{Device, Element};
+use scratchpool::{Device, Element, Tensor, View, ViewMut};
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, SaveState, States, Store,
@@ -17,7 +17,7 @@ use scratchpool_kernels::ops::indexer_topk::{IndexQueryIn, IndexerLogits, Indexe
 use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
 use scratchpool_kernels::ops::topk_map::{CombineIndices, Placement, TopkMap};
 use scratchpool_kernels::reference::cache::EntryFormat;
-use scratchpool_kernels::{Error, In, Kernels, Out, Tensor};
+use scratchpool_kernels::{Error, Kernels};
 
 use super::Rig;
 
@@ -65,16 +65,16 @@ struct Held<'w, T: Element, D: Device, const R: usize> {
 }
 
 impl<T: Element, D: Device, const R: usize> Held<'_, T, D, R> {
-    fn view(&self) -> In<'_, T, D, R> {
+    fn view(&self) -> View<'_, T, D, R> {
         let start = self.memory.view().as_ptr().wrapping_add(self.at).cast::<T>();
         // SAFETY: live memory of this many elements, in order on its stream: nothing is running yet.
-        unsafe { In::from_raw_parts(start, self.shape, self.stream) }
+        unsafe { View::from_raw_parts(start, self.shape, self.stream) }
     }
 
-    fn out(&mut self) -> Out<'_, T, D, R> {
+    fn out(&mut self) -> ViewMut<'_, T, D, R> {
         let start = self.memory.view_mut().as_mut_ptr().wrapping_add(self.at).cast::<T>();
         // SAFETY: as above, and exclusive while borrowed.
-        unsafe { Out::from_raw_parts(start, self.shape, self.stream) }
+        unsafe { ViewMut::from_raw_parts(start, self.shape, self.stream) }
     }
 }
 

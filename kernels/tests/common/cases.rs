@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use scratchpool::{Device, Host, bf16, bool8, e8m0, f8e4m3};
+use scratchpool::{Device, Host, ViewMut, bf16, bool8, e8m0, f8e4m3};
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::compressor::{
     Boundaries, Compress, CompressPool, CompressStore, Compression, SaveState, States, Store,
@@ -15,7 +15,7 @@ use scratchpool_kernels::ops::q_insert::{KvCache, QInsert, Query};
 use scratchpool_kernels::ops::topk_map::{CombineIndices, Placement, TopkMap, combined_width};
 use scratchpool_kernels::reference::cache::{EntryFormat, PagedLayout, encode_main};
 use scratchpool_kernels::reference::indexer_topk::indexer_topk;
-use scratchpool_kernels::{HostKernels, Kernels, Out, alloc};
+use scratchpool_kernels::{HostKernels, Kernels, alloc};
 
 use super::pooled::Shapes;
 use super::{
@@ -1115,7 +1115,7 @@ impl GatherCase {
         &self,
         bench: &Bench<'_, D, K>,
         part: usize,
-        out: Out<'_, bf16, D, 3>,
+        out: ViewMut<'_, bf16, D, 3>,
     ) {
         let mut random = Random(self.seed ^ (part as u64 + 1));
         let (lens, bounds) = self.parts();

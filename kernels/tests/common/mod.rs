@@ -23,8 +23,8 @@ pub mod prefill;
 use std::cell::RefCell;
 use std::fmt;
 
-use scratchpool::{Device, Element, bf16};
-use scratchpool_kernels::{Error, In, Kernels, Out, Tensor};
+use scratchpool::{Device, Element, Tensor, View, ViewMut, bf16};
+use scratchpool_kernels::{Error, Kernels};
 
 /// Where outputs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl<'b, D: Device, K: Kernels<D>> Bench<'b, D, K> {
     }
 
     /// What an argument holds.
-    pub fn read<T: Element, const R: usize>(&self, view: In<'_, T, D, R>) -> Vec<u8> {
+    pub fn read<T: Element, const R: usize>(&self, view: View<'_, T, D, R>) -> Vec<u8> {
         let mut bytes = vec![0; view.len() * size_of::<T>()];
         // SAFETY: the argument is live and of this many bytes.
         unsafe {
@@ -275,7 +275,7 @@ impl<'b, D: Device, K: Kernels<D>> Bench<'b, D, K> {
     pub fn out<T: Element, const R: usize>(
         &self,
         shape: [usize; R],
-        allocate: impl FnOnce(&D, &'b D::Stream) -> Result<Tensor<'b, T, D, R>, Error>,
+        allocate: impl FnOnce(&D, &'b D::Stream) -> Result<Tensor<'b, T, D, R>, scratchpool::Error>,
     ) -> Memory<'b, T, D, R> {
         match self.rig.place {
             Place::Guarded => self.guarded(shape, &[]),
@@ -378,17 +378,17 @@ impl<T: Element, D: Device, const R: usize> Memory<'_, T, D, R> {
     }
 
     /// As an output.
-    pub fn out(&mut self) -> Out<'_, T, D, R> {
+    pub fn out(&mut self) -> ViewMut<'_, T, D, R> {
         let start = self.start().wrapping_add(self.before).cast::<T>();
         // SAFETY: live, aligned, of this many elements, and exclusive while borrowed.
-        unsafe { Out::from_raw_parts(start, self.shape, self.stream) }
+        unsafe { ViewMut::from_raw_parts(start, self.shape, self.stream) }
     }
 
     /// As an input of a later launch.
-    pub fn view(&self) -> In<'_, T, D, R> {
+    pub fn view(&self) -> View<'_, T, D, R> {
         let start = self.start().wrapping_add(self.before).cast::<T>();
         // SAFETY: live, aligned, of this many elements, and not written while borrowed.
-        unsafe { In::from_raw_parts(start, self.shape, self.stream) }
+        unsafe { View::from_raw_parts(start, self.shape, self.stream) }
     }
 
     /// The elements' bytes. What lies around them must still be poison.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use scratchpool::{Device, Element, ViewMut, scratch_pool};
-use scratchpool_kernels::{Kernels, Out};
+use scratchpool_kernels::Kernels;
 
 use super::{Bench, Case, Outcome, PoolView, Rig};
 
@@ -83,7 +83,7 @@ fn poisoned<T: Element, D: Device, K: Kernels<D>, const R: usize>(
     max_rows: usize,
 ) -> PoolView {
     let row = view.shape()[1..].iter().product::<usize>() * size_of::<T>();
-    let mut rows = Out::from(view.slice_rows(SKIPPED..).unwrap());
+    let mut rows = view.slice_rows(SKIPPED..).unwrap();
     let (shape, before, room) = (rows.shape().to_vec(), SKIPPED * row, max_rows * row);
     let start = rows.as_mut_ptr().cast::<u8>().wrapping_sub(before);
     // SAFETY: the buffer has this many rows, and nothing else uses it.

@@ -1,11 +1,11 @@
 //! A prefill from end to end: attention over the gathered workspace, and over the caches themselves.
 
-use scratchpool::{Device, bf16, bool8};
+use scratchpool::{Device, Tensor, bf16, bool8};
 use scratchpool_kernels::ops::attention::{Attention, Entries, Selected};
 use scratchpool_kernels::ops::gather::{Gather, KvCacheIn, gather_len};
 use scratchpool_kernels::ops::topk_map::{CombineIndices, Placement, TopkMap, combined_width};
 use scratchpool_kernels::reference::cache::{EntryFormat, PagedLayout, encode_main};
-use scratchpool_kernels::{Kernels, Tensor, alloc};
+use scratchpool_kernels::{Kernels, alloc};
 
 use super::{Random, Rig, bytes_of};
 

@@ -1,7 +1,6 @@
 //! Logits are f32; these are halves.
 
-use scratchpool::{Host, f16};
-use scratchpool_kernels::Tensor;
+use scratchpool::{Host, Tensor, f16};
 use scratchpool_kernels::ops::indexer_topk::IndexerTopk;
 
 fn choose<'v>(

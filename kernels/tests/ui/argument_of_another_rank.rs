@@ -1,7 +1,6 @@
 //! Queries have a head's axis; these are flat. Attention reads flat rows; a workspace has an axis of requests.
 
-use scratchpool::{Host, bf16};
-use scratchpool_kernels::Tensor;
+use scratchpool::{Host, Tensor, bf16};
 use scratchpool_kernels::ops::attention::Entries;
 use scratchpool_kernels::ops::q_insert::Query;
 

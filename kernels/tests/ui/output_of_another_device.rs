@@ -1,9 +1,9 @@
 //! All arguments of a launch are memory of one device.
 
 use scratchpool::cuda::Cuda;
-use scratchpool::{Host, HostStream};
+use scratchpool::{Host, HostStream, Tensor};
 use scratchpool_kernels::ops::indexer_topk::IndexerTopk;
-use scratchpool_kernels::{HostKernels, Kernels, Tensor};
+use scratchpool_kernels::{HostKernels, Kernels};
 
 fn choose<'v>(
     logits: &'v Tensor<'v, f32, Host, 2>,

@@ -1,9 +1,8 @@
 //! A launch does not read what it writes, nor write anything twice.
 
-use scratchpool::{Host, ViewMut, bf16};
+use scratchpool::{Host, Tensor, View, ViewMut, bf16};
 use scratchpool_kernels::ops::gather::{Gather, KvCacheIn};
 use scratchpool_kernels::ops::q_insert::Query;
-use scratchpool_kernels::{In, Out, Tensor};
 
 fn over_itself<'v>(q: &'v mut Tensor<'v, bf16, Host, 3>) -> Query<'v, Host> {
     Query::Out { from: q.view(), to: q.view_mut() }
@@ -11,8 +10,8 @@ fn over_itself<'v>(q: &'v mut Tensor<'v, bf16, Host, 3>) -> Query<'v, Host> {
 
 fn gathered_from_itself<'v>(
     rows: &'v mut Tensor<'v, bf16, Host, 3>,
-    block_table: In<'v, i32, Host, 2>,
-    seq_lens: In<'v, i32, Host, 1>,
+    block_table: View<'v, i32, Host, 2>,
+    seq_lens: View<'v, i32, Host, 1>,
 ) -> Gather<'v, Host> {
     Gather {
         cache: KvCacheIn::Rows(rows.view()),
@@ -25,14 +24,14 @@ fn gathered_from_itself<'v>(
     }
 }
 
-type Lens<'v> = Out<'v, i32, Host, 1>;
+type Lens<'v> = ViewMut<'v, i32, Host, 1>;
 
 fn twice<'v>(lens: &'v mut Tensor<'v, i32, Host, 1>) -> [Lens<'v>; 2] {
     [lens.view_mut(), lens.view_mut()]
 }
 
 fn twice_of_a_pool<'v>(lens: ViewMut<'v, i32, Host, 1>) -> [Lens<'v>; 2] {
-    [lens.into(), lens.into()]
+    [lens, lens]
 }
 
 fn main() {}

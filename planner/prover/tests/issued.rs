@@ -49,6 +49,8 @@ unsafe impl Device for Log {
         Ok(vec![0; usize::try_from(bytes).unwrap() + 4096])
     }
 
+    fn adopt(&self, _: &[usize], _: &Vec<u8>) {}
+
     fn base(memory: &Vec<u8>) -> *mut u8 {
         let start = memory.as_ptr().cast_mut();
         start.wrapping_add(start.align_offset(4096))

@@ -84,6 +84,9 @@ unsafe impl Device for Host {
         Ok(HostMemory { block: Some(block), start, queue: Rc::clone(&self.queue) })
     }
 
+    /// Nothing to do: kernels are kept by the queue, and a block waits for them.
+    fn adopt(&self, _: &[HostStream], _: &HostMemory) {}
+
     fn base(memory: &HostMemory) -> *mut u8 {
         memory.start
     }

@@ -151,7 +151,8 @@ impl<T, const R: usize> DerefMut for HostSliceMut<'_, T, R> {
     }
 }
 
-/// Views that can be passed to a host kernel: one view, or a tuple of up to eight.
+/// Views that can be passed to a host kernel: one view, one that may be absent, or a tuple of up to
+/// eight.
 ///
 /// # Safety
 ///
@@ -273,6 +274,25 @@ tuples! {
     (A B C E F G)
     (A B C E F G H)
     (A B C E F G H I)
+}
+
+// SAFETY: the part's own implementation, where there is one.
+unsafe impl<A: HostArgs> HostArgs for Option<A> {
+    type Raw = Option<A::Raw>;
+    type Slices<'k> = Option<A::Slices<'k>>;
+
+    fn foreign(&self, stream: &HostStream) -> Option<&'static str> {
+        self.as_ref().and_then(|args| args.foreign(stream))
+    }
+
+    fn into_raw(self) -> Self::Raw {
+        self.map(A::into_raw)
+    }
+
+    unsafe fn slices<'k>(raw: Self::Raw) -> Self::Slices<'k> {
+        // SAFETY: the caller's promise holds for the part.
+        raw.map(|raw| unsafe { A::slices(raw) })
+    }
 }
 
 // SAFETY: no views, no slices.

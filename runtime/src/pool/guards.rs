@@ -431,7 +431,7 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
         // has the bytes of the buffer's tensor at this address, aligned; they stay while the pool
         // is borrowed. The step is entered, so its waits have been issued on this stream and all
         // that the proof orders before it is ordered. The caller keeps exclusiveness.
-        unsafe { View::from_raw(start, shape, self.ready.stream) }
+        unsafe { View::from_raw_parts(start, shape, self.ready.stream) }
     }
 
     /// An exclusive view of a buffer.
@@ -453,7 +453,7 @@ impl<'l, D: Device, P: Plan> StepCore<'l, D, P> {
         let start = self.cursor.state.storage.address(place).cast();
         // SAFETY: as above; other steps' views are gone, because a step borrows the layer
         // exclusively; those of this step are the caller's affair.
-        unsafe { ViewMut::from_raw(start, shape, self.ready.stream) }
+        unsafe { ViewMut::from_raw_parts(start, shape, self.ready.stream) }
     }
 }
 

@@ -63,6 +63,8 @@ unsafe impl Device for Recorder {
         self.note("retire", format!("{} on {}", memory.0.len() - 4096, streams.join(",")))
     }
 
+    fn adopt(&self, _: &[&'static str], _: &Memory) {}
+
     fn base(memory: &Memory) -> *mut u8 {
         let start = memory.0.as_ptr().cast_mut();
         start.wrapping_add(start.align_offset(4096))
