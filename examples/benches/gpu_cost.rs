@@ -13,7 +13,7 @@
     reason = "a benchmark fails by panicking"
 )]
 
-#[path = "../tests/gpu/lab.rs"]
+#[path = "../../runtime/tests/gpu/lab.rs"]
 mod lab;
 
 use std::hint::black_box;

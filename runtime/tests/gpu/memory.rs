@@ -1,40 +1,10 @@
-//! DeepSeek-V4's eager region with its real kernels, on both devices; and memory of one's own in graphs
-//! and in kernels of one's own.
+//! Memory of one's own in graphs, and in kernels of one's own.
 
 use scratchpool::cuda::cudarc::driver::LaunchConfig;
 use scratchpool::cuda::{CaptureMode, Cuda, CudaError};
-use scratchpool::{Backing, Constant, Device, Error, Host, Persistent, Tensor};
-use scratchpool_examples::layers::{Case, eager, replayed};
-use scratchpool_kernels::HostKernels;
-use scratchpool_kernels::cuda::CudaKernels;
+use scratchpool::{Constant, Device, Error, Persistent, Tensor};
 
-use crate::lab::{gpu, say};
-
-#[test]
-fn one_model_code_gives_the_hosts_bytes_on_the_gpu_eager_and_in_a_graph() {
-    let Some(turn) = gpu("one model code gives the host's bytes") else { return };
-    let cuda = &turn.gpu.cuda;
-    let kernels = CudaKernels::new(cuda).unwrap();
-    let case = Case::new(9, 0..8);
-    let wanted = eager(&Host::in_order(), &HostKernels, &case, Backing::Arena).unwrap();
-    wanted.verify(&case).unwrap();
-    for backing in [Backing::Arena, Backing::PerCall, Backing::Sanitized] {
-        let found = eager(cuda, &kernels, &case, backing).unwrap();
-        let off = wanted.compare(&found).unwrap_or_else(|what| panic!("{backing:?}: {what}"));
-        let dense = found.verify(&case).unwrap_or_else(|what| panic!("{backing:?}: {what}"));
-        say(&format!(
-            "RESULT eager region, {backing:?}: choices and caches the host's; attention {off:.1e} \
-             from the host, {dense:.1e} from float64"
-        ));
-    }
-    let found = replayed(cuda, &kernels, &case).unwrap();
-    let off = wanted.compare(&found).unwrap_or_else(|what| panic!("in a graph: {what}"));
-    say(&format!(
-        "RESULT eager region, in a graph of padded rows: attention {off:.1e} from the host"
-    ));
-    // Nothing is left running, and the device is as usable as before.
-    cuda.synchronize().unwrap();
-}
+use crate::lab::gpu;
 
 const ADD: &str = r#"
 extern "C" __global__ void add(const unsigned* a, const unsigned* b, unsigned* sum, int n) {

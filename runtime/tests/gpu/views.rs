@@ -6,8 +6,8 @@ use scratchpool::cuda::cudarc::driver::{
 use scratchpool::cuda::{CaptureMode, Cuda, CudaError, Stream, nvrtc};
 use scratchpool::tables::Launch;
 use scratchpool::{Backing, Device, Error, Host, bf16, scratch_pool};
-use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
 
+use crate::flash_pool::{FlashScratch, flash_scratch};
 use crate::lab::{Gpu, HostLab, Lab, SOURCE, gpu, grid, say};
 
 #[test]

@@ -4,9 +4,9 @@ use scratchpool::cuda::Lend as _;
 use scratchpool::cuda::cudarc::driver::CudaStream;
 use scratchpool::generated::PoolCore;
 use scratchpool::{Backing, Device, Error, Host, View, Violation, ViolationKind};
-use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
 
 use crate::flash;
+use crate::flash_pool::{FlashScratch, flash_scratch};
 use crate::lab::{Gpu, HostLab, Lab, gpu, say};
 use crate::toy;
 use crate::toy::Toys;

@@ -17,14 +17,15 @@ mod common {
     pub(crate) use crate::toy;
 }
 mod flash;
+mod flash_pool;
 mod graphs;
 mod lab;
-mod layers;
 mod libraries;
+mod memory;
 mod programmatic;
 mod sanitize;
 /// What the crate's own tests make schedules from.
-#[path = "../../../runtime/tests/common/toy.rs"]
+#[path = "../common/toy.rs"]
 #[allow(dead_code, reason = "its views are for the crate's own tests")]
 mod toy;
 mod views;

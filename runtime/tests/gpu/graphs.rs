@@ -2,8 +2,8 @@
 
 use scratchpool::cuda::{Capture, CaptureMode, Cuda, CudaError, Graph, Memory, Stream};
 use scratchpool::{Backing, Device, Element, Error, View, ViewMut};
-use scratchpool_examples::deepseek::{FlashScratch, flash_scratch};
 
+use crate::flash_pool::{FlashScratch, flash_scratch};
 use crate::lab::{Gpu, Lab as _, gpu, grid, say};
 
 /// The most rows of a captured pass.
