@@ -17,7 +17,9 @@
 
 use std::fmt;
 
-use crate::spec::{Name, Span, Value, is_name};
+use scratchpool_tables::{Name, Span};
+
+use crate::value::{Value, is_name};
 
 /// Most nodes in one expression.
 pub const MAX_NODES: usize = 1024;

@@ -74,6 +74,7 @@ pub mod structure;
 pub mod sync;
 #[cfg(feature = "toml")]
 pub mod toml_spec;
+mod value;
 pub mod verify;
 
 pub use scratchpool_tables as tables;

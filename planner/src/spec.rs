@@ -11,6 +11,7 @@
 pub use scratchpool_tables::{DType, Launch, Name, Span, Spanned};
 
 use crate::expr::Expr;
+pub use crate::value::{Value, is_name};
 
 /// Everything a user says about one pool.
 #[derive(Clone, Debug, Default)]
@@ -44,19 +45,6 @@ pub const DEFAULT_ALIGN: i64 = 256;
 
 /// The stream of a step that does not state one.
 pub const DEFAULT_STREAM: &str = "main";
-
-/// What a name stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// One integer.
-    Int(i64),
-    /// Text, which can only be compared.
-    Text(String),
-    /// A list of integers.
-    List(Vec<i64>),
-    /// A list of texts.
-    Texts(Vec<String>),
-}
 
 /// One entry of `dims`.
 #[derive(Clone, Debug)]
@@ -190,18 +178,4 @@ pub struct Buffer {
 /// ```
 pub fn is_path(word: &str) -> bool {
     word.split('.').all(is_name)
-}
-
-/// Whether a word can name a step, group, buffer, dim, stream or attribute: a letter or `_`, then
-/// letters, digits and `_`.
-///
-/// ```
-/// use scratchpool_planner::spec::is_name;
-/// assert!(is_name("index_q"));
-/// assert!(!is_name("prev.fork"));
-/// ```
-pub fn is_name(word: &str) -> bool {
-    let mut chars = word.chars();
-    chars.next().is_some_and(|first| first == '_' || first.is_alphabetic())
-        && chars.all(|rest| rest == '_' || rest.is_alphanumeric())
 }

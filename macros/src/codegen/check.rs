@@ -5,7 +5,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use scratchpool_planner::plan::Plan;
 
-use super::{Context, index};
+use super::context::{Context, index};
 
 /// Passes that the check walks over.
 const PASSES: usize = 3;

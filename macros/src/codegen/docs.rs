@@ -6,7 +6,7 @@ use scratchpool_planner::layout::Placed;
 use scratchpool_planner::plan::Plan;
 use scratchpool_tables::layer_list;
 
-use super::Context;
+use super::context::Context;
 use crate::api::StepApi;
 
 /// Doc comments, spaced as people write them.

@@ -6,7 +6,8 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use super::{Context, docs, index, pool, sizes};
+use super::context::{Context, index};
+use super::{docs, pool, sizes};
 use crate::api::StepApi;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {

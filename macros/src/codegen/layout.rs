@@ -6,7 +6,8 @@ use quote::{format_ident, quote};
 use scratchpool_planner::layout::{Layout, Placed};
 use scratchpool_planner::plan::Plan;
 
-use super::{Context, docs, number};
+use super::context::{Context, number};
+use super::docs;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     if context.runtime_sized() {

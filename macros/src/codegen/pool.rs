@@ -7,7 +7,8 @@ use quote::quote;
 use scratchpool_planner::spec::{DEFAULT_STREAM, Step};
 use syn::Attribute;
 
-use super::{Context, docs, index};
+use super::context::{Context, index};
+use super::docs;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let (krate, module) = (context.krate, &context.module);

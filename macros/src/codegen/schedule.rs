@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 use scratchpool_planner::plan::Plan;
 use scratchpool_planner::sync::StepPlan;
 
-use super::{Context, index};
+use super::context::{Context, index};
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let krate = context.krate;

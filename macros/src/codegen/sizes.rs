@@ -12,7 +12,8 @@ use scratchpool_planner::expr::{Binary, Expr, Function, Kind, Unary};
 use scratchpool_planner::plan::Plan;
 use scratchpool_planner::sizes::Size;
 
-use super::{Context, docs, index, number};
+use super::context::{Context, index, number};
+use super::docs;
 use crate::api::identifier;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
