@@ -24,6 +24,8 @@ pub(crate) struct StepApi {
     pub(crate) name: String,
     /// The method on the layer.
     pub(crate) method: Ident,
+    /// The constant that is its place in the order of issue.
+    pub(crate) constant: Ident,
     /// The guard's type.
     pub(crate) guard: Ident,
     /// The type of its views together.
@@ -112,10 +114,15 @@ impl Api {
             let numbered = (2..).map(|number| format!("{pascal}{number}"));
             let mut words = std::iter::once(pascal.clone()).chain(numbered);
             let word = words.find(|word| !taken(word)).unwrap_or_default();
+            let mut constant = step.name.value.to_uppercase();
+            while steps.iter().any(|each| each.constant == constant) {
+                constant.push('_');
+            }
             let (optional, fields) = types(step);
             steps.push(StepApi {
                 name: step.name.value.clone(),
                 method: identifier(&step.name.value, span),
+                constant: identifier(&constant, span),
                 guard: Ident::new(&format!("{word}Step"), span),
                 views: Ident::new(&format!("{word}Buffers"), span),
                 optional,

@@ -25,8 +25,8 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
         quote!(check::sharing::<BUFFERS>(&LAYOUT))
     };
     quote! {
-        // The compiler derives the order from `SCHEDULE` and checks that no buffers which can be live
-        // together share bytes.
+        /// The compiler derives the order from `SCHEDULE` once more, and checks that no buffers which
+        /// can be live together share bytes.
         #[allow(long_running_const_eval)]
         const _: () = {
             use #krate::generated::check;

@@ -4,6 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use scratchpool_planner::layout::Placed;
 use scratchpool_planner::plan::Plan;
+use scratchpool_planner::sync::StepPlan;
 use scratchpool_tables::layer_list;
 
 use super::context::Context;
@@ -76,6 +77,50 @@ pub(super) fn pool(context: &Context<'_>) -> TokenStream {
     self::lines(lines)
 }
 
+/// The steps in the order issued, with the waits that are issued for them.
+pub(super) fn order(plan: &Plan, issued: &[Vec<StepPlan>]) -> TokenStream {
+    let structure = &plan.structure;
+    let mut lines = vec![
+        String::new(),
+        "| step | stream | runs in | waits for |".to_owned(),
+        "| --- | --- | --- | --- |".to_owned(),
+    ];
+    for (position, step) in structure.steps.iter().enumerate() {
+        let stream = structure.streams.get(step.stream).map_or("", |name| name);
+        let mut waits: Vec<String> = Vec::new();
+        for layer in issued {
+            let entry = layer.get(position);
+            for (source, back) in entry.into_iter().flat_map(|entry| &entry.waits) {
+                // As declared: an event of this layer, or of one before.
+                let runs = layer.get(*source).is_some_and(|source| source.runs);
+                let prefix = if *source < position && runs && *back == 0 { "" } else { "prev." };
+                let name = structure.steps.get(*source).map_or("", |step| &step.name);
+                let wait = format!("`{prefix}{name}`");
+                if !waits.contains(&wait) {
+                    waits.push(wait);
+                }
+            }
+        }
+        let waits = if waits.is_empty() { "its stream alone".to_owned() } else { waits.join(", ") };
+        let (name, layers) = (&step.name, layers(&step.runs));
+        lines.push(format!("| `{name}` | `{stream}` | {layers} | {waits} |"));
+    }
+    self::lines(lines)
+}
+
+/// `every layer`, `no layer`, or which.
+fn layers(runs: &[bool]) -> String {
+    let found = runs.iter().enumerate().filter(|(_, runs)| **runs);
+    let found: Vec<usize> = found.map(|(layer, _)| layer).collect();
+    if found.len() == runs.len() {
+        "every layer".to_owned()
+    } else if found.is_empty() {
+        "no layer".to_owned()
+    } else {
+        layer_list(&found)
+    }
+}
+
 /// The documentation of a view.
 pub(super) fn view(context: &Context<'_>, buffer: usize, write: bool) -> TokenStream {
     let verb = if write { "Written" } else { "Read" };
@@ -99,17 +144,9 @@ pub(super) fn step(plan: Option<&Plan>, step: &StepApi) -> TokenStream {
     });
     if let Some((plan, resolved)) = found {
         let stream = plan.structure.streams.get(resolved.stream).map_or("", |name| name);
-        let runs = resolved.runs.iter().enumerate().filter(|(_, runs)| **runs);
-        let layers: Vec<usize> = runs.map(|(layer, _)| layer).collect();
-        let place = if layers.len() == plan.structure.layers {
-            "in every layer".to_owned()
-        } else if layers.is_empty() {
-            "in no layer".to_owned()
-        } else {
-            format!("in {}", layer_list(&layers))
-        };
+        let place = layers(&resolved.runs);
         lines.push(String::new());
-        lines.push(format!("Runs on stream `{stream}`, {place}."));
+        lines.push(format!("Runs on stream `{stream}`, in {place}."));
         if step.optional {
             lines.push("`None` in the others.".to_owned());
         }

@@ -13,12 +13,13 @@ use crate::api::StepApi;
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
     let steps = context.api.steps.iter();
-    let methods = steps.clone().enumerate().map(|(position, step)| method(context, position, step));
+    let methods = steps.clone().map(|step| method(context, step));
     let guards = steps.map(|step| guard(context, step));
     let ubatch = (context.copies > 1).then(|| {
         let begin = pool::begin(context, &public);
         quote! {
             /// One copy of the pool: what one micro-batch in flight uses.
+            #[derive(::core::fmt::Debug)]
             #public struct Ubatch<'p, D: #krate::Device> {
                 pub(super) core: #krate::generated::UbatchCore<'p, D, Plan>,
             }
@@ -28,12 +29,11 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
             }
         }
     });
-    let names = ["Pass", "Layer"].into_iter().chain((context.copies > 1).then_some("Ubatch"));
-    let debug = names.map(|name| debug_core(context, &format_ident!("{name}")));
     quote! {
         #ubatch
 
         /// One pass over the layers. Dropping it issues what is left of the order.
+        #[derive(::core::fmt::Debug)]
         #public struct Pass<'p, D: #krate::Device> {
             pub(super) core: #krate::generated::PassCore<'p, D, Plan>,
         }
@@ -75,6 +75,7 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
 
         /// One layer of a pass. Steps come in the declared order; they may be skipped, not
         /// repeated. Dropping it issues what is left of the order.
+        #[derive(::core::fmt::Debug)]
         #public struct Layer<'l, D: #krate::Device> {
             core: #krate::generated::LayerCore<'l, D, Plan>,
         }
@@ -84,26 +85,14 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
         }
 
         #(#guards)*
-        #(#debug)*
     }
 }
 
-fn debug_core(context: &Context<'_>, name: &Ident) -> TokenStream {
-    let krate = context.krate;
-    quote! {
-        impl<D: #krate::Device> ::core::fmt::Debug for #name<'_, D> {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                ::core::fmt::Debug::fmt(&self.core, f)
-            }
-        }
-    }
-}
-
-fn method(context: &Context<'_>, position: usize, step: &StepApi) -> TokenStream {
+fn method(context: &Context<'_>, step: &StepApi) -> TokenStream {
     let (krate, public) = (context.krate, context.public());
-    let StepApi { method, guard, .. } = step;
+    let StepApi { method, guard, constant, .. } = step;
+    let position = quote!(step::#constant as ::core::primitive::usize);
     let lines = docs::step(context.plan, step);
-    let position = index(position);
     let (result, body) = if step.optional {
         (
             quote!(::core::option::Option<#guard<'_, D>>),
@@ -142,9 +131,9 @@ fn guard(context: &Context<'_>, step: &StepApi) -> TokenStream {
     } else {
         views(context, step)
     };
-    let debug = debug_core(context, guard);
     quote! {
         #doc
+        #[derive(::core::fmt::Debug)]
         #public struct #guard<'s, D: #krate::Device> {
             core: #krate::generated::StepCore<'s, D, Plan>,
         }
@@ -165,7 +154,6 @@ fn guard(context: &Context<'_>, step: &StepApi) -> TokenStream {
             #method
         }
 
-        #debug
         #views
     }
 }
@@ -213,8 +201,6 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
         let shape = if context.plan.is_some() { quote!([#(#shape),*]) } else { quote!([0; #rank]) };
         let kind = if view.write { format_ident!("view_mut") } else { format_ident!("view") };
         let element = context.element(field.dtype);
-        // SAFETY of the generated block: the step declares the buffer, with this element type and
-        // shape; each buffer is named once; `&mut self` keeps a second set of views away.
         let value = quote!(unsafe { self.core.#kind::<#element, #rank>(#place, #shape) });
         Some(if view.optional {
             quote! {
@@ -228,12 +214,6 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
             quote!(#ident: #value,)
         })
     });
-    let debug_fields = step.fields.iter().filter_map(|view| {
-        let ident = &declared(view.field)?.name;
-        let word = crate::parse::unraw(ident);
-        Some(quote!(debug.field(#word, &self.#ident);))
-    });
-    let word = views.to_string();
     let doc = docs::line(format!("What step `{name}` may touch."));
     let plan = context.runtime_sized().then(|| quote!(let plan = self.core.plan();));
     let nothing = step.fields.is_empty();
@@ -241,17 +221,10 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
     let marker_value = nothing.then(|| quote!(nothing: ::core::marker::PhantomData,));
     let definition = quote! {
         #doc
+        #[derive(::core::fmt::Debug)]
         #public struct #views<'v, D: #krate::Device> {
             #(#fields)*
             #marker
-        }
-
-        impl<D: #krate::Device> ::core::fmt::Debug for #views<'_, D> {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                let mut debug = f.debug_struct(#word);
-                #(#debug_fields)*
-                debug.finish()
-            }
         }
     };
     let buffers = step.fields.iter().filter_map(|view| context.api.buffers.get(view.field));
@@ -259,6 +232,9 @@ fn views(context: &Context<'_>, step: &StepApi) -> (TokenStream, TokenStream) {
     let rows = rows.then(|| quote!(let rows = self.core.rows();));
     let method = quote! {
         /// The views of what the step writes and reads.
+        ///
+        /// Sound: the step declares each of these buffers, with this element type and shape; each
+        /// is named once; and `&mut self` keeps a second set of views away.
         #[inline]
         #public fn buffers(&mut self) -> #views<'_, D> {
             #rows

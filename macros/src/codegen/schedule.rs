@@ -6,16 +6,29 @@ use scratchpool_planner::plan::Plan;
 use scratchpool_planner::sync::StepPlan;
 
 use super::context::{Context, index};
+use super::docs;
 
 pub(super) fn emit(context: &Context<'_>) -> TokenStream {
     let krate = context.krate;
     let public = context.public();
-    let (streams, steps, layers, kinds) = match context.plan {
-        Some(plan) => tables(plan),
+    let issued = context.plan.map(|plan| (plan, plan.explain().issue_plan()));
+    let (streams, steps, layers, kinds) = match &issued {
+        Some((plan, issued)) => tables(context, plan, issued),
         None => Default::default(),
     };
+    let order = issued.as_ref().map(|(plan, issued)| docs::order(plan, issued));
+    let constants = context.api.steps.iter().enumerate().map(|(position, step)| {
+        let (constant, position) = (&step.constant, index(position));
+        quote!(pub(super) const #constant: ::core::primitive::u16 = #position;)
+    });
     quote! {
+        /// The steps by name: their places in the order in which they are issued.
+        mod step {
+            #(#constants)*
+        }
+
         /// The order that the proof relies on, and that the runtime issues.
+        #order
         #public const SCHEDULE: #krate::tables::ScheduleTable = {
             use #krate::tables::{
                 LayerKind, Launch, ScheduleTable, StepInLayer, StepRow, WaitRow
@@ -32,13 +45,12 @@ pub(super) fn emit(context: &Context<'_>) -> TokenStream {
 
 type Tables = (Vec<String>, Vec<TokenStream>, Vec<Literal>, Vec<TokenStream>);
 
-fn tables(plan: &Plan) -> Tables {
+fn tables(context: &Context<'_>, plan: &Plan, issued: &[Vec<StepPlan>]) -> Tables {
     let structure = &plan.structure;
-    let issue = plan.explain().issue_plan();
     // Layers that do the same share one kind.
     let mut kinds: Vec<(&Vec<StepPlan>, Vec<bool>)> = Vec::new();
     let mut layers = Vec::new();
-    for (layer, steps) in issue.iter().enumerate() {
+    for (layer, steps) in issued.iter().enumerate() {
         let exists = |buffer: &scratchpool_planner::structure::Buffer| {
             let group = structure.groups.get(buffer.group);
             group.and_then(|group| group.exists.get(layer)) == Some(&true)
@@ -52,7 +64,7 @@ fn tables(plan: &Plan) -> Tables {
     }
     let steps = structure.steps.iter().enumerate().map(|(position, step)| {
         // As many events as the furthest run that is waited for, and none if no one waits.
-        let waited = issue.iter().flatten().flat_map(|each| &each.waits);
+        let waited = issued.iter().flatten().flat_map(|each| &each.waits);
         let events = waited.filter(|(source, _)| *source == position).map(|(_, back)| back + 1);
         let events = Literal::u8_unsuffixed(events.max().unwrap_or(0));
         let (name, stream) = (&step.name, index(step.stream));
@@ -76,8 +88,9 @@ fn tables(plan: &Plan) -> Tables {
         let steps = steps.iter().map(|step| {
             let StepPlan { runs, records, waits } = step;
             let waits = waits.iter().map(|(source, back)| {
-                let (source, back) = (index(*source), Literal::u8_unsuffixed(*back));
-                quote!(WaitRow { step: #source, back: #back })
+                let back = Literal::u8_unsuffixed(*back);
+                let source = context.api.steps.get(*source).map(|step| &step.constant);
+                quote!(WaitRow { step: step::#source, back: #back })
             });
             quote! {
                 StepInLayer { runs: #runs, records: #records, waits: &[#(#waits),*] }

@@ -240,8 +240,9 @@ fn constant(context: &Context<'_>) -> TokenStream {
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
         #public struct Plan;
 
-        // SAFETY: schedule, offsets and sizes come from one proved plan; the assertions of `layout`
-        // hold its offsets inside the arena and aligned, and its interfering buffers apart.
+        /// SAFETY: schedule, offsets and sizes come from one proved plan. The assertions in `layout`
+        /// keep every offset aligned and inside the arena, and buffers that can be live together
+        /// apart; the check beside `SCHEDULE` derives from it which those are.
         unsafe impl #krate::generated::Plan for Plan {
             const SCHEDULE: &'static #krate::tables::ScheduleTable = &SCHEDULE;
             const BUFFERS: ::core::primitive::usize = #buffers;
@@ -393,8 +394,9 @@ fn at_start_up(context: &Context<'_>) -> TokenStream {
             }
         }
 
-        // SAFETY: the schedule and the order of placing come from one proved plan; `size::lay` puts
-        // every buffer above those that it interferes with, for any sizes, aligned, and below 2^63.
+        /// SAFETY: the schedule and the order of placing come from one proved plan. For any sizes,
+        /// `size::lay` puts every buffer at an aligned offset above those below it that it can be
+        /// live together with, and the arena below 2^63.
         unsafe impl #krate::generated::Plan for Plan {
             const SCHEDULE: &'static #krate::tables::ScheduleTable = &SCHEDULE;
             const BUFFERS: #usize = #buffers;
