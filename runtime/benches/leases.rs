@@ -23,7 +23,7 @@ use common::counting::{Counting, allocations};
 use common::{EagerScratch, eager_scratch};
 use scratchpool::generated::{LayerCore, Place, Plan, PoolCore};
 use scratchpool::tables::{Launch, ScheduleTable};
-use scratchpool::{Backing, Device, Error, Host, MemoryReport, bf16};
+use scratchpool::{Backing, Device, Error, Host, MemoryReport, Progress, bf16};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -100,12 +100,14 @@ unsafe impl Device for Idle {
     fn issued(&self, stream: &Cell<u64>) -> Option<u64> {
         self.sees.then_some(stream.get())
     }
-    fn enter_step(&self, _: &Cell<u64>, _: Launch) -> Result<(), Error> {
+    unsafe fn enter_step(&self, _: &Cell<u64>, _: Launch) -> Result<(), Error> {
         Ok(())
     }
     fn leave_step(&self, _: &Cell<u64>) -> Result<(), Error> {
         Ok(())
     }
+    fn follow(&self, _: &[Cell<u64>], _: &Progress) {}
+
     fn synchronize(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -10,6 +10,7 @@
 use crate::tables::Launch;
 
 use crate::error::Error;
+use crate::progress::{Progress, StreamUser};
 
 /// Where scratch memory lives and kernels run.
 ///
@@ -32,6 +33,8 @@ use crate::error::Error;
 ///   between;
 /// - work on one stream and across events is ordered as the methods say, or, where it is not, no
 ///   memory is harmed (the host device runs one kernel at a time);
+/// - [`take_turn`](Self::take_turn) says `true` only where it is so, and a device that wraps another
+///   passes [`follow`](Self::follow) on;
 /// - where `Stream` is [`HostStream`](crate::HostStream), memory is what [`Host`](crate::Host)
 ///   allocated.
 #[expect(clippy::missing_errors_doc, reason = "said once, for all methods, above")]
@@ -53,7 +56,9 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
         bytes: u64,
         align: u64,
     ) -> Result<Self::Memory, Error> {
-        let _ = stream;
+        if !self.owns(stream) {
+            return Err(Error::ForeignMemory);
+        }
         self.allocate(bytes, align)
     }
 
@@ -117,10 +122,33 @@ pub unsafe trait Device: Clone + core::fmt::Debug {
     /// the empty step would have come after. A device that has no empty kernel to launch
     /// strengthens the next launch instead: after an empty `Full` step it must be full, after an
     /// empty `Dependent` one dependent, or full where it is early and its kernel does not wait.
-    fn enter_step(&self, stream: &Self::Stream, launch: Launch) -> Result<(), Error>;
+    ///
+    /// # Safety
+    ///
+    /// What `launch` leaves without an order may be without one: whatever `stream` is given from now on,
+    /// by whomever, touches nothing that work in front of it touches, or is ordered after that work
+    /// by what the launch kinds promise, or by events. A pool calls it on the word of its proof, between
+    /// its own steps. [`Launch::Full`] leaves nothing without an order.
+    unsafe fn enter_step(&self, stream: &Self::Stream, launch: Launch) -> Result<(), Error>;
 
-    /// Ends the step begun last on `stream`.
+    /// Ends the step begun last on `stream`: what is launched until the next one is full.
     fn leave_step(&self, stream: &Self::Stream) -> Result<(), Error>;
+
+    /// Notes that `user` is about to enter a step that is not full, and says whether the latest such
+    /// step on `stream`, if there was one, was this user's too. If not, the pool enters the step as a
+    /// full one: "the launch before" would be another pool's, of which the proof knows nothing.
+    ///
+    /// `false`, as here, where the device cannot tell: then every step is a full one.
+    fn take_turn(&self, stream: &Self::Stream, user: StreamUser) -> bool {
+        let _ = (stream, user);
+        false
+    }
+
+    /// Says that these are the streams of one copy of a pool, and how to ask how far it has come. What
+    /// executes their work later than it is issued, such as a graph, does so only where the copy's own
+    /// order allows it. A device that wraps another passes the call on; one that executes work
+    /// once, where it is issued, has nothing to do.
+    fn follow(&self, streams: &[Self::Stream], progress: &Progress);
 
     /// Waits until everything issued so far is done.
     fn synchronize(&self) -> Result<(), Error>;

@@ -34,7 +34,14 @@ pub unsafe trait Element:
 }
 
 macro_rules! elements {
-    ($($ty:ty: $dtype:ident,)*) => {$(
+    ($($ty:ty: $dtype:ident,)*) => {
+        /// The largest alignment of an element.
+        pub(crate) const LARGEST: usize = {
+            let mut largest = 1;
+            $(if align_of::<$ty>() > largest { largest = align_of::<$ty>(); })*
+            largest
+        };
+        $(
         impl sealed::Sealed for $ty {}
 
         const _: () = assert!(size_of::<$ty>() as u64 == DType::$dtype.bytes());

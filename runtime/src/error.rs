@@ -2,14 +2,15 @@
 //!
 //! | when | errors |
 //! | --- | --- |
-//! | allocating a pool | [`Size`](Error::Size), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`ForeignDevice`](Error::ForeignDevice), [`Device`](Error::Device) |
+//! | allocating a pool | [`Size`](Error::Size), [`OutOfMemory`](Error::OutOfMemory), [`TooLarge`](Error::TooLarge), [`Schedule`](Error::Schedule), [`StreamCount`](Error::StreamCount), [`ForeignDevice`](Error::ForeignDevice), [`Misaligned`](Error::Misaligned), [`Device`](Error::Device) |
 //! | `begin` | [`TooManyRows`](Error::TooManyRows) |
 //! | `layer` | [`NoSuchLayer`](Error::NoSuchLayer), [`LayerOrder`](Error::LayerOrder) |
-//! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent) |
+//! | a step | [`StepOrder`](Error::StepOrder), [`StepAbsent`](Error::StepAbsent), [`PerCallCaptured`](Error::PerCallCaptured) |
 //! | allocating memory of one's own | [`Overflow`](Error::Overflow), [`OutOfMemory`](Error::OutOfMemory), [`ValueCount`](Error::ValueCount) |
 //! | using memory on a stream, or copying a view | [`ForeignMemory`](Error::ForeignMemory) |
 //! | cutting or filling a view | [`RowRange`](Error::RowRange), [`ValueCount`](Error::ValueCount) |
 //! | a launch on the host | [`ForeignStream`](Error::ForeignStream), [`InsideKernel`](Error::InsideKernel) |
+//! | any call on the host, after a deferred kernel's panic | [`KernelPanicked`](Error::KernelPanicked) |
 //! | any call on a sanitized pool | [`Violation`](Error::Violation), each once |
 //! | any call after a failure inside a `Drop` | that failure once, then [`OrderLost`](Error::OrderLost) until the next `begin` |
 
@@ -165,6 +166,37 @@ pub enum Error {
     /// A kernel of the host device used the device that was running it.
     #[error("the host device ({order}) was used from inside one of its kernels")]
     InsideKernel {
+        /// The order in which the device runs.
+        order: Order,
+    },
+    /// The device gave memory that is not aligned as asked.
+    #[error("the device gave memory at {base:#x} where a multiple of {align} was asked for")]
+    Misaligned {
+        /// Its address.
+        base: u64,
+        /// The alignment asked for.
+        align: u64,
+    },
+    /// A step of a pool with an allocation a live range was entered while its stream is captured.
+    #[error(
+        "step `{step}` was entered while its stream is captured, in a pool of `Backing::PerCall`: the \
+         graph would keep addresses that change from pass to pass; allocate the pool with \
+         `Backing::Arena`"
+    )]
+    PerCallCaptured {
+        /// The step.
+        step: &'static str,
+    },
+    /// A kernel of the host device panicked when it ran, later than its launch. What was given to the
+    /// device and had not run is thrown away, for it might read what the kernel left half done; once
+    /// [`Device::synchronize`](crate::Device::synchronize), or a copy to the host, has said so, the
+    /// device can be used again.
+    #[error("a kernel of stream `{stream}` panicked on the host device ({order}): {message}")]
+    KernelPanicked {
+        /// The kernel's stream.
+        stream: &'static str,
+        /// What the panic said.
+        message: String,
         /// The order in which the device runs.
         order: Order,
     },

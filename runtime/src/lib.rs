@@ -31,7 +31,7 @@
 //! | level | files | what they are |
 //! | --- | --- | --- |
 //! | 0 | [`tables`] | the vocabulary shared with the macro |
-//! | 1 | `element`, `size`, `check`, `order`, `violation`, `cuda/error` | what stands by itself |
+//! | 1 | `element`, `size`, `check`, `order`, `progress`, `violation`, `cuda/error` | what stands by itself |
 //! | 2 | `error` | everything that can go wrong |
 //! | 3 | `device` | what a pool needs of a device |
 //! | 4 | `view` | typed views |
@@ -57,6 +57,7 @@ mod host;
 mod memory;
 mod order;
 mod pool;
+mod progress;
 mod size;
 pub mod tables;
 mod view;
@@ -71,6 +72,7 @@ pub use host::{
 pub use memory::{Constant, Persistent, Tensor};
 pub use order::Order;
 pub use pool::{Backing, MemoryReport};
+pub use progress::{Progress, StreamUser};
 pub use scratchpool_macros::scratch_pool;
 pub use size::SizeError;
 pub use view::{View, ViewMut};

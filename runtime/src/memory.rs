@@ -101,7 +101,12 @@ fn bytes<T, const R: usize>(shape: [usize; R]) -> Option<usize> {
     isize::try_from(bytes).is_ok().then_some(bytes)
 }
 
-/// Device memory of one's own, bound to one stream, on which all its uses are in order.
+/// Device memory of one's own, bound to one stream. Copies and full launches on it are in order, on the
+/// host device all of one step's too. Between steps that are launched programmatically they are where
+/// the launches in between wait for one another; on CUDA the contract of
+#[cfg_attr(feature = "cuda", doc = "[launching](crate::cuda::KernelCall::launch)")]
+#[cfg_attr(not(feature = "cuda"), doc = "launching")]
+/// asks for it.
 ///
 /// This is what the allocating forms return. Weights, which several streams read, are a
 /// [`Constant`]; caches, which several steps touch, are
@@ -274,9 +279,11 @@ impl<T: Element, D: Device, const R: usize> Constant<T, D, R> {
 /// What steps write and read, and what outlives a pass: caches, and results.
 ///
 /// The pool knows nothing of it. Order it by steps: let the step that writes it and the steps that
-/// read it be on one stream, or declare `after` from the one to the other (and from the readers to
-/// the next writer, `prev.step` included). Each declared `after` is issued, also where no buffer of
-/// the pool needs it. A sanitized pool does not look at it, and waits so often that it hides what is
+/// read it be full launches of one stream, or declare `after` from the one to the other (and from the
+/// readers to the next writer, `prev.step` included). Each declared `after` is issued, also where no buffer
+/// of the pool needs it. A step declared `dependent` comes after the step just before it on its stream and
+/// what that one comes after, and a step declared `early` after the latter alone: behind those, one
+/// stream is not enough. A sanitized pool does not look at it, and waits so often that it hides what is
 /// missing: run the model on [`Host::random`](crate::Host::random) under many seeds. Dropping it
 /// is as safe as for a [`Constant`].
 ///
@@ -286,7 +293,7 @@ impl<T: Element, D: Device, const R: usize> Constant<T, D, R> {
 /// let host = Host::in_order();
 /// let stream = host.create_stream("main")?;
 /// let mut cache = Persistent::<u8, _, 2>::new(&host, [4, 584])?;
-/// // SAFETY: all that touches the cache is given to one stream.
+/// // SAFETY: all that touches the cache is given to one stream, in full launches.
 /// stream.launch(unsafe { cache.on_mut(&stream)? }, |mut cache| cache.row_mut(3).fill(7))?;
 /// assert_eq!(cache.to_vec(&stream)?[3 * 584], 7);
 /// # Ok::<(), scratchpool::Error>(())
@@ -341,8 +348,9 @@ impl<T: Element, D: Device, const R: usize> Persistent<T, D, R> {
     ///
     /// # Safety
     ///
-    /// Of work given to other streams, every launch that writes this memory is ordered, by events,
-    /// either before what `stream` is given next or after the launches with this view.
+    /// Every launch that writes this memory, given to whatever stream, this one included, is ordered
+    /// either before the launches with this view or after them: by events, or on one stream as
+    /// [`View::from_raw_parts`] says under "in order". That holds for the replays of a graph too.
     pub unsafe fn on<'v>(&'v self, stream: &'v D::Stream) -> Result<View<'v, T, D, R>, Error> {
         self.0.check(stream)?;
         // SAFETY: the order is the caller's promise.

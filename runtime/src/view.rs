@@ -168,8 +168,10 @@ impl<'s, T: Element, D: Device, const R: usize> View<'s, T, D, R> {
     /// 2. **Exclusive or shared**: while a [`ViewMut`] can be used, no other view that can be used
     ///    covers any of its bytes.
     /// 3. **In order**: every access to the bytes by anybody else, of which one of the two is a write, is
-    ///    ordered before whatever `stream` is given next, or after all work. Two launches of one
-    ///    stream are in order where the later one is a full launch, or waits for the one before.
+    ///    ordered before whatever `stream` is given next, or after all work. That one stream was given
+    ///    both is not enough where its steps are launched programmatically: a full launch comes after
+    ///    all that its stream was given before it; a dependent one after the launch just before it, and
+    ///    what that one comes after; an early one after the latter alone.
     pub const unsafe fn from_raw_parts(
         start: *const T,
         shape: [usize; R],

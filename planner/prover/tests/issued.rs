@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use scratchpool::tables::{Launch, LayoutTable, ScheduleTable};
-use scratchpool::{Device, Error, scratch_pool};
+use scratchpool::{Device, Error, Progress, StreamUser, scratch_pool};
 use scratchpool_planner::plan::plan;
 use scratchpool_prover::PASSES;
 use scratchpool_prover::declared::Declared;
@@ -80,7 +80,7 @@ unsafe impl Device for Log {
         Ok(())
     }
 
-    fn enter_step(&self, &stream: &usize, launch: Launch) -> Result<(), Error> {
+    unsafe fn enter_step(&self, &stream: &usize, launch: Launch) -> Result<(), Error> {
         assert_eq!(self.open.replace(Some(stream)), None);
         self.calls.borrow_mut().push(Call::Step { stream, launch });
         Ok(())
@@ -90,6 +90,13 @@ unsafe impl Device for Log {
         assert_eq!(self.open.replace(None), Some(stream));
         Ok(())
     }
+
+    fn take_turn(&self, _: &usize, _: StreamUser) -> bool {
+        // One pool, whose streams these are.
+        true
+    }
+
+    fn follow(&self, _: &[usize], _: &Progress) {}
 
     fn synchronize(&self) -> Result<(), Error> {
         Ok(())

@@ -15,6 +15,7 @@ use super::stream::{Event, Stream};
 use super::{nvrtc, raw};
 use crate::device::Device;
 use crate::error::Error;
+use crate::progress::{Progress, StreamUser};
 use crate::tables::Launch;
 
 /// The oldest driver that offers everything that is called, as 1000 × major + 10 × minor.
@@ -78,11 +79,13 @@ impl Cuda {
         self.shared.capability
     }
 
-    /// Takes a stream of the caller's, to allocate a pool on.
+    /// Takes a stream of the caller's, to allocate a pool on. A stream that this device has already keeps
+    /// its name: what comes is another handle to it.
     ///
     /// # Errors
     ///
-    /// [`CudaError::ForeignContext`], and what the driver reports.
+    /// [`CudaError::ForeignContext`], [`CudaError::StreamTaken`] where another device has it, also one of
+    /// the same context, and what the driver reports.
     pub fn stream(&self, stream: Arc<CudaStream>, name: &'static str) -> Result<Stream, Error> {
         if stream.context() != &self.shared.context {
             return Err(CudaError::ForeignContext.into());
@@ -172,6 +175,9 @@ unsafe impl Device for Cuda {
     }
 
     fn allocate_on(&self, stream: &Stream, bytes: u64, align: u64) -> Result<Memory, Error> {
+        if !self.owns(stream) {
+            return Err(Error::ForeignMemory);
+        }
         if self.shared.context.has_async_alloc() {
             Memory::ordered(stream, bytes, align)
         } else {
@@ -229,7 +235,7 @@ unsafe impl Device for Cuda {
     }
 
     #[inline]
-    fn enter_step(&self, stream: &Stream, launch: Launch) -> Result<(), Error> {
+    unsafe fn enter_step(&self, stream: &Stream, launch: Launch) -> Result<(), Error> {
         stream.enter_step(launch);
         Ok(())
     }
@@ -238,6 +244,15 @@ unsafe impl Device for Cuda {
     fn leave_step(&self, stream: &Stream) -> Result<(), Error> {
         stream.leave_step();
         Ok(())
+    }
+
+    #[inline]
+    fn take_turn(&self, stream: &Stream, user: StreamUser) -> bool {
+        stream.take_turn(user)
+    }
+
+    fn follow(&self, streams: &[Stream], progress: &Progress) {
+        Stream::follow(streams, progress);
     }
 
     fn synchronize(&self) -> Result<(), Error> {

@@ -99,6 +99,48 @@ pub enum CudaError {
         /// The stream that was to wait.
         stream: &'static str,
     },
+    /// A stream that is another device's already.
+    #[error(
+        "stream `{stream}` is in use by another device of this process; open one device for a context, \
+         and clone it"
+    )]
+    StreamTaken {
+        /// The name that it was to have.
+        stream: &'static str,
+    },
+    /// Something that is done between steps was asked for inside one.
+    #[error(
+        "{what} is not possible inside a step, as stream `{stream}` is; drop the step's guard first"
+    )]
+    InsideStep {
+        /// What was asked for.
+        what: &'static str,
+        /// The stream whose step is entered.
+        stream: &'static str,
+    },
+    /// Steps of a pool were captured without all of its streams.
+    #[error(
+        "steps of a pool were captured without the pool's stream `{stream}`, whose work nothing would \
+         order with a replay; capture all streams of the copy, as `streams()` of its pass lists them"
+    )]
+    PartialCapture {
+        /// A stream of the copy that took no part.
+        stream: &'static str,
+    },
+    /// A capture that began in the middle of a pass ended in another.
+    #[error("a capture that begins in the middle of a pass has to end in that pass")]
+    OtherPass,
+    /// A graph was replayed in the middle of a pass, where its steps are not the next ones.
+    #[error(
+        "a graph of the steps from number {from} of a pass on was replayed where {issued} steps of a \
+         pass are issued; replay it where it was captured: skip to there, or finish the pass"
+    )]
+    OutOfTurn {
+        /// Steps issued where the capture began.
+        from: u64,
+        /// Steps issued now.
+        issued: u64,
+    },
     /// A graph was replayed for more rows than it was captured with.
     #[error("a graph captured for at most {max} rows was replayed for {asked}")]
     TooManyRows {

@@ -153,8 +153,14 @@ impl<'a> KernelCall<'a> {
     ///   dependents start. In a step declared `early`, it touches nothing that the kernel in front
     ///   of it touches with a write on either side, as was proved for the pool's buffers.
     /// - Where a step is launched from by other means as well, this is its first launch.
+    /// - Memory among the arguments that is not handed out by the step (of one's own, of a
+    ///   [`Persistent`](crate::Persistent), of another library) is in an order that the declared edges
+    ///   give: of two launches on one stream the later comes after the earlier only as
+    ///   [`Launch`] says of every kernel in between.
     /// - While a graph is captured, the stream was not made to wait by other means since its latest
-    ///   launch: a programmatic launch does not hold to such a wait in a graph.
+    ///   launch: a programmatic launch does not hold to such a wait in a graph. And the stream is
+    ///   captured by [`Cuda::capture`](super::Cuda::capture) only: what captures it otherwise keeps no
+    ///   memory, and is replayed without an order.
     #[inline]
     pub unsafe fn launch(mut self, config: LaunchConfig) -> Result<(), Error> {
         let Some(arguments) = self.arguments.get_mut(..self.given) else {
@@ -169,7 +175,7 @@ impl<'a> KernelCall<'a> {
             return Ok(());
         }
         // Older architectures have full launches only, which are stronger.
-        let programmatic = self.stream.next_launch() != Launch::Full
+        let programmatic = self.stream.take_launch() != Launch::Full
             && self.stream.lane.shared.capability.0 >= FIRST_PROGRAMMATIC;
         let function = self.function.cu_function();
         // SAFETY: the caller's promise; the arguments are borrowed for `'a`.

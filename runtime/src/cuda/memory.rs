@@ -93,7 +93,7 @@ impl Memory {
         arenas.retain(|arena| arena.strong_count() > 0);
         arenas.push(Rc::downgrade(block));
         // A capture that is going on began without it, and it may be dropped before the end.
-        block.shared.keep(stream.lane.era.get(), block);
+        stream.keep(block);
     }
 
     /// Gives it back after all that the streams hold, without waiting here.

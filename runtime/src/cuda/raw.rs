@@ -10,8 +10,8 @@ use core::ffi::c_void;
 
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_wait_flags, CUfunction, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUlaunchConfig, CUresult, cuDriverGetVersion, cuLaunchKernel,
-    cuLaunchKernelEx, cuMemFree_v2,
+    CUlaunchAttributeValue, CUlaunchConfig, CUresult, CUstreamCaptureStatus, cuDriverGetVersion,
+    cuLaunchKernel, cuLaunchKernelEx, cuMemFree_v2,
 };
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaStream, DriverError, LaunchConfig, result as driver,
@@ -97,6 +97,13 @@ pub(super) fn wait(stream: &CudaStream, event: &CudaEvent) -> Result<(), CudaErr
     by_handles("cuStreamWaitEvent", stream, || unsafe {
         driver::stream::wait_event(stream.cu_stream(), event.cu_event(), flags)
     })
+}
+
+/// Whether the driver captures the stream, whoever asked for it. What it does not say counts as no.
+pub(super) fn is_capturing(stream: &CudaStream) -> bool {
+    // SAFETY: the handle is alive: its owner is borrowed.
+    unsafe { driver::stream::is_capturing(stream.cu_stream()) }
+        .is_ok_and(|it| it != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
 /// Waits on the host for all that the stream holds.

@@ -9,6 +9,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{CUdeviceptr, CUresult};
 use cudarc::driver::{CudaContext, CudaModule};
@@ -26,22 +27,42 @@ pub(super) struct Shared {
     pub(super) context: Arc<CudaContext>,
     /// Compute capability, major and minor.
     pub(super) capability: (i32, i32),
-    lanes: Cell<u32>,
-    /// Captures, by era: which streams take part, and whether it is still going on.
-    captures: RefCell<Vec<Taking>>,
+    /// The captures that are going on.
+    captures: RefCell<Vec<Rc<Taking>>>,
     /// Blocks to be freed once no graph is being captured.
     put_aside: RefCell<Vec<CUdeviceptr>>,
     /// The sanitizer's kernels, loaded at first use.
     watch: OnceCell<Watch>,
 }
 
-/// Which streams take part in a capture.
-struct Taking {
-    era: u64,
-    lanes: Box<[u32]>,
-    open: bool,
+/// A capture: which streams take part, and whether it is still going on. Streams hold it while it does,
+/// and events that were recorded in it until they are recorded again.
+pub(super) struct Taking {
+    pub(super) era: u64,
+    lanes: Box<[u64]>,
+    open: Cell<bool>,
     /// Blocks that its streams began to use while it went on.
-    kept: Vec<Rc<Block>>,
+    kept: RefCell<Vec<Rc<Block>>>,
+}
+
+impl Taking {
+    /// Whether both streams took part, in a capture that is over if `over`.
+    pub(super) fn has(&self, lanes: [u64; 2], over: bool) -> bool {
+        self.open.get() != over && lanes.iter().all(|lane| self.lanes.contains(lane))
+    }
+
+    /// Keeps a block for the graph.
+    pub(super) fn keep(&self, block: &Rc<Block>) {
+        if self.open.get() {
+            self.kept.borrow_mut().push(Rc::clone(block));
+        }
+    }
+}
+
+/// A number that nothing else of the process has: of a stream, or of a capture.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(EAGER + 1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl fmt::Debug for Shared {
@@ -55,7 +76,6 @@ impl Shared {
         Self {
             context,
             capability,
-            lanes: Cell::new(0),
             captures: RefCell::default(),
             put_aside: RefCell::default(),
             watch: OnceCell::new(),
@@ -92,49 +112,24 @@ impl Shared {
         Ok(self.watch.get_or_init(|| watch))
     }
 
-    pub(super) fn next_lane(&self) -> u32 {
-        let id = self.lanes.get();
-        self.lanes.set(id.wrapping_add(1));
-        id
-    }
-
-    /// Notes a capture of streams, by their numbers, and gives it an era.
-    pub(super) fn open_capture(&self, lanes: Box<[u32]>) -> u64 {
-        let mut captures = self.captures.borrow_mut();
-        let era = captures.last().map_or(EAGER, |last| last.era) + 1;
-        captures.push(Taking { era, lanes, open: true, kept: Vec::new() });
-        era
+    /// Notes a capture of streams, by their numbers.
+    pub(super) fn open_capture(&self, lanes: Box<[u64]>) -> Rc<Taking> {
+        let (open, kept) = (Cell::new(true), RefCell::default());
+        let taking = Rc::new(Taking { era: next_number(), lanes, open, kept });
+        self.captures.borrow_mut().push(Rc::clone(&taking));
+        taking
     }
 
     /// Notes the end of a capture; gives the blocks that its streams began to use meanwhile.
-    pub(super) fn close_capture(&self, era: u64) -> Vec<Rc<Block>> {
-        let mut kept = Vec::new();
-        for capture in self.captures.borrow_mut().iter_mut().filter(|it| it.era == era) {
-            capture.open = false;
-            kept.append(&mut capture.kept);
-        }
+    pub(super) fn close_capture(&self, taking: &Rc<Taking>) -> Vec<Rc<Block>> {
+        taking.open.set(false);
+        self.captures.borrow_mut().retain(|it| !Rc::ptr_eq(it, taking));
         self.free_put_aside();
-        kept
-    }
-
-    /// Keeps a block for the capture of this era, if it goes on.
-    pub(super) fn keep(&self, era: u64, block: &Rc<Block>) {
-        let mut captures = self.captures.borrow_mut();
-        if let Some(capture) = captures.iter_mut().find(|it| it.open && it.era == era) {
-            capture.kept.push(Rc::clone(block));
-        }
-    }
-
-    /// Whether both streams took part in a capture, which is over if `over`.
-    pub(super) fn took_part(&self, era: u64, lanes: [u32; 2], over: bool) -> bool {
-        let captures = self.captures.borrow();
-        captures.iter().find(|capture| capture.era == era).is_some_and(|capture| {
-            capture.open != over && lanes.iter().all(|lane| capture.lanes.contains(lane))
-        })
+        taking.kept.take()
     }
 
     pub(super) fn is_capturing(&self) -> bool {
-        self.captures.borrow().iter().any(|capture| capture.open)
+        !self.captures.borrow().is_empty()
     }
 
     pub(super) fn check_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
@@ -183,7 +178,7 @@ pub(super) struct Block {
     /// Where it starts; 0 once it is another's to free.
     raw: CUdeviceptr,
     /// The numbers of the streams that were told that they use it.
-    pub(super) users: RefCell<Vec<u32>>,
+    pub(super) users: RefCell<Vec<u64>>,
 }
 
 impl Block {

@@ -16,6 +16,13 @@
 //! crosses; every such edge, and every replay, is fenced by barriers over just those streams. All
 //! else is an error ([`CudaError::OutsideCapture`]), never an order silently lost.
 //!
+//! # One stream of the driver's, one lane
+//!
+//! What is known of a stream (its era, what it owes, the memory and the pools that use it) is true only
+//! while there is one such record of it. Invariant: a stream of the driver's has at most one [`Lane`] in
+//! the process. A device that is handed it again gives another handle to the same lane; another
+//! device, also one of another thread, is refused ([`CudaError::StreamTaken`]).
+//!
 //! # What it was given
 //!
 //! A stream counts what it is given, so that a pool leaves out records and waits that would change
@@ -23,18 +30,20 @@
 //! [`Stream::give`], which counts; who takes it from outside, by `Deref` or [`Stream::handle`], may give it
 //! anything at any time, and from then on nothing is left out. Nor is it in a capture.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::error::CudaError;
 use super::raw;
-use super::state::{Block, EAGER, Shared};
+use super::state::{Block, EAGER, Shared, Taking, next_number};
+use crate::progress::{Progress, StreamUser, WeakProgress};
 use crate::tables::Launch;
 
 /// The count of a stream that may be given something from outside.
@@ -65,20 +74,49 @@ pub struct Stream {
     pub(super) lane: Rc<Lane>,
 }
 
+/// Which stream of the driver's: its context, and its handle there.
+type Key = (usize, usize);
+
+fn key_of(stream: &CudaStream) -> Key {
+    (stream.context().cu_ctx().addr(), stream.cu_stream().addr())
+}
+
+/// The streams that have a lane, of the whole process.
+static TAKEN: Mutex<BTreeSet<Key>> = Mutex::new(BTreeSet::new());
+
+thread_local! {
+    /// The lanes of this thread: a device, and what is its, stay on one.
+    static LANES: RefCell<Vec<Weak<Lane>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
 /// What all handles of a stream share.
 pub(super) struct Lane {
+    key: Key,
     stream: Arc<CudaStream>,
     /// How often it was given something; [`UNSEEN`] once it may be given something from outside.
     given: Cell<u64>,
     pub(super) name: &'static str,
     /// A number of its own.
-    pub(super) id: u32,
+    pub(super) id: u64,
     pub(super) shared: Rc<Shared>,
     /// For barriers.
     pub(super) tail: CudaEvent,
-    pub(super) era: Cell<u64>,
+    /// The number of the capture that it takes part in, or [`EAGER`].
+    era: Cell<u64>,
+    /// That capture.
+    capture: RefCell<Option<Rc<Taking>>>,
+    /// The copies of pools whose stream it is.
+    copies: RefCell<Vec<Rc<Follower>>>,
+    /// Whose step, of those that are not full, it was given last.
+    user: Cell<Option<StreamUser>>,
     /// The arenas of the pools that use the stream.
-    pub(super) arenas: std::cell::RefCell<Vec<Weak<Block>>>,
+    pub(super) arenas: RefCell<Vec<Weak<Block>>>,
     /// An address in one of its views that was handed to another stream; 0 is none.
     pub(super) foreign: Cell<u64>,
     step: Cell<Step>,
@@ -91,6 +129,14 @@ struct Step {
     fresh: Option<Launch>,
     /// What empty steps before it, and waits in a graph, demand at least.
     least: Launch,
+    /// Whether a step is entered.
+    inside: bool,
+}
+
+/// A copy of a pool, and all of its streams: their numbers and names.
+pub(super) struct Follower {
+    pub(super) progress: WeakProgress,
+    pub(super) lanes: Box<[(u64, &'static str)]>,
 }
 
 /// The stronger of two kinds.
@@ -122,12 +168,20 @@ impl Stream {
         Self::new(shared, stream, name, 0)
     }
 
-    /// A stream of the caller's.
+    /// A stream of the caller's; one that the device has already is that one.
     pub(super) fn foreign(
         shared: &Rc<Shared>,
         stream: Arc<CudaStream>,
         name: &'static str,
     ) -> Result<Self, CudaError> {
+        let key = key_of(&stream);
+        let known = LANES.with_borrow(|lanes| {
+            let mut alive = lanes.iter().filter_map(Weak::upgrade);
+            alive.find(|lane| lane.key == key && Rc::ptr_eq(&lane.shared, shared))
+        });
+        if let Some(lane) = known {
+            return Ok(Self { lane });
+        }
         Self::new(shared, stream, name, UNSEEN)
     }
 
@@ -138,19 +192,31 @@ impl Stream {
         given: u64,
     ) -> Result<Self, CudaError> {
         let tail = raw::named("cuEventCreate", shared.context.new_event(None))?;
-        let lane = Lane {
+        let key = key_of(&stream);
+        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
+            return Err(CudaError::StreamTaken { stream: name });
+        }
+        let lane = Rc::new(Lane {
+            key,
             stream,
             given: Cell::new(given),
             name,
-            id: shared.next_lane(),
+            id: next_number(),
             shared: Rc::clone(shared),
             tail,
             era: Cell::new(EAGER),
-            arenas: std::cell::RefCell::default(),
+            capture: RefCell::default(),
+            copies: RefCell::default(),
+            user: Cell::new(None),
+            arenas: RefCell::default(),
             foreign: Cell::new(0),
-            step: Cell::new(Step { fresh: None, least: Launch::Early }),
-        };
-        Ok(Self { lane: Rc::new(lane) })
+            step: Cell::new(Step { fresh: None, least: Launch::Early, inside: false }),
+        });
+        LANES.with_borrow_mut(|lanes| {
+            lanes.retain(|lane| lane.strong_count() > 0);
+            lanes.push(Rc::downgrade(&lane));
+        });
+        Ok(Self { lane })
     }
 
     /// Its name.
@@ -192,40 +258,105 @@ impl Stream {
 
     /// How the next kernel of the step may be launched: the step's own kind at its first launch,
     /// made stronger where empty steps came before it, or in a graph a wait, and [`Launch::Full`]
-    /// afterwards and outside a step. [`kernel`](Self::kernel) asks this itself; ask it only to launch
-    /// by other means, and then launch.
+    /// afterwards and outside a step. [`kernel`](Self::kernel) asks this itself; who launches by other
+    /// means asks it, launches so or in full, and then says so with [`launched`](Self::launched).
     pub fn next_launch(&self) -> Launch {
         let step = self.lane.step.get();
-        let Some(kind) = step.fresh else { return Launch::Full };
-        self.lane.step.set(Step { fresh: None, least: Launch::Early });
-        due(kind, step.least)
+        step.fresh.map_or(Launch::Full, |kind| due(kind, step.least))
     }
 
-    /// Makes the next launch a full one.
-    #[cold]
-    pub(super) fn owe_full(&self) {
-        self.lane.step.set(Step { fresh: Some(Launch::Full), least: Launch::Full });
+    /// Says that the launch which [`next_launch`](Self::next_launch) speaks of was made, by other means
+    /// than [`kernel`](Self::kernel). Without it the next kernel is launched as if it were the first of
+    /// the step, or as strongly as empty steps before it demand.
+    ///
+    /// # Safety
+    ///
+    /// Since the step was entered, a kernel was launched on this stream, in full or as `next_launch` said.
+    pub unsafe fn launched(&self) {
+        self.take_launch();
     }
 
-    /// Makes the next launch a full one because of a wait captured in front of it. In a graph every edge
-    /// to a kernel that is launched programmatically is such an edge, those of events too, so it
-    /// could start while what the event stands for is still running.
-    fn owe_order(&self) {
+    /// As [`next_launch`](Self::next_launch), for a launch that is made.
+    pub(super) fn take_launch(&self) -> Launch {
+        let launch = self.next_launch();
         let step = self.lane.step.get();
-        self.lane.step.set(Step { least: Launch::Full, ..step });
+        if step.fresh.is_some() {
+            self.lane.step.set(Step { fresh: None, least: Launch::Early, ..step });
+        }
+        launch
+    }
+
+    /// Makes the next launch a full one: because of a wait captured in front of it, a graph that was
+    /// replayed, a capture that began or ended, or a launch that failed. In a graph every edge to a
+    /// kernel that is launched programmatically is such an edge, those of events too, so it could start
+    /// while what the event stands for is still running.
+    pub(super) fn owe_full(&self) {
+        let step = self.lane.step.get();
+        let fresh = if step.inside { Some(step.fresh.unwrap_or(Launch::Full)) } else { None };
+        self.lane.step.set(Step { fresh, least: Launch::Full, ..step });
     }
 
     pub(super) fn enter_step(&self, kind: Launch) {
         self.leave_step();
         let least = self.lane.step.get().least;
-        self.lane.step.set(Step { fresh: Some(kind), least });
+        self.lane.step.set(Step { fresh: Some(kind), least, inside: true });
     }
 
     /// A step that ends without a launch leaves its order to the next one.
     pub(super) fn leave_step(&self) {
-        let Step { fresh, least } = self.lane.step.get();
+        let Step { fresh, least, .. } = self.lane.step.get();
         let least = fresh.map_or(least, |kind| stronger(kind, least));
-        self.lane.step.set(Step { fresh: None, least });
+        self.lane.step.set(Step { fresh: None, least, inside: false });
+    }
+
+    /// Notes whose step, other than a full one, comes next, and says whether the latest was of the same.
+    pub(super) fn take_turn(&self, user: StreamUser) -> bool {
+        self.lane.user.replace(Some(user)).is_none_or(|latest| latest == user)
+    }
+
+    /// Notes a copy of a pool whose streams these are.
+    pub(super) fn follow(streams: &[Self], progress: &Progress) {
+        let lanes = streams.iter().map(|stream| (stream.lane.id, stream.name())).collect();
+        let follower = Rc::new(Follower { progress: progress.downgrade(), lanes });
+        for stream in streams {
+            let mut copies = stream.lane.copies.borrow_mut();
+            copies.retain(|it| it.progress.is_alive());
+            copies.push(Rc::clone(&follower));
+        }
+    }
+
+    /// The copies of pools whose stream this is.
+    pub(super) fn copies(&self) -> Vec<Rc<Follower>> {
+        self.lane.copies.borrow().clone()
+    }
+
+    /// Takes part in a capture from now on.
+    pub(super) fn join_capture(&self, taking: &Rc<Taking>) {
+        self.lane.capture.replace(Some(Rc::clone(taking)));
+        self.lane.era.set(taking.era);
+        self.owe_full();
+    }
+
+    /// Is given work that is executed as it comes again.
+    pub(super) fn leave_capture(&self) {
+        self.lane.capture.take();
+        self.lane.era.set(EAGER);
+        self.owe_full();
+    }
+
+    /// Keeps a block for the capture that it takes part in, if it does.
+    pub(super) fn keep(&self, block: &Rc<Block>) {
+        if let Some(taking) = &*self.lane.capture.borrow() {
+            taking.keep(block);
+        }
+    }
+
+    /// Refuses what may only be done between steps.
+    pub(super) fn check_between_steps(&self, what: &'static str) -> Result<(), CudaError> {
+        if self.lane.step.get().inside {
+            return Err(CudaError::InsideStep { what, stream: self.name() });
+        }
+        Ok(())
     }
 
     /// Refuses what would break a graph that is being captured.
@@ -267,13 +398,16 @@ pub struct Event {
     /// The era in which it was recorded last.
     era: Cell<u64>,
     /// The stream on which it was recorded last.
-    lane: Cell<u32>,
+    lane: Cell<u64>,
+    /// The capture in which it was recorded last, if it was ever recorded in one.
+    capture: RefCell<Option<Rc<Taking>>>,
 }
 
 impl Event {
     pub(super) fn new(shared: &Shared) -> Result<Self, CudaError> {
         let handle = raw::named("cuEventCreate", shared.context.new_event(None))?;
-        Ok(Self { handle, era: Cell::new(NEVER), lane: Cell::new(0) })
+        let (era, lane) = (Cell::new(NEVER), Cell::new(0));
+        Ok(Self { handle, era, lane, capture: RefCell::default() })
     }
 
     #[inline]
@@ -281,6 +415,9 @@ impl Event {
         raw::record(&self.handle, stream.peek())?;
         self.era.set(stream.lane.era.get());
         self.lane.set(stream.lane.id);
+        if stream.is_capturing() {
+            self.capture.replace(stream.lane.capture.borrow().clone());
+        }
         Ok(())
     }
 
@@ -289,7 +426,7 @@ impl Event {
         if self.era.get() == stream.lane.era.get() {
             raw::wait(stream.give(), &self.handle)?;
             if stream.is_capturing() {
-                stream.owe_order();
+                stream.owe_full();
             }
             return Ok(());
         }
@@ -303,17 +440,12 @@ impl Event {
         if recorded == NEVER {
             return Ok(());
         }
-        let covered = if now == EAGER {
-            stream.lane.shared.took_part(recorded, [self.lane.get(), stream.lane.id], true)
-        } else {
-            stream.lane.shared.took_part(now, [self.lane.get(), stream.lane.id], false)
-                && (recorded == EAGER
-                    || stream.lane.shared.took_part(
-                        recorded,
-                        [self.lane.get(), stream.lane.id],
-                        true,
-                    ))
+        let both = [self.lane.get(), stream.lane.id];
+        let took = |taking: &RefCell<Option<Rc<Taking>>>, over| {
+            taking.borrow().as_ref().is_some_and(|taking| taking.has(both, over))
         };
+        let was = recorded == EAGER || took(&self.capture, true);
+        let covered = was && (now == EAGER || took(&stream.lane.capture, false));
         if covered { Ok(()) } else { Err(CudaError::OutsideCapture { stream: stream.name() }) }
     }
 }

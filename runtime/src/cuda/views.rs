@@ -9,7 +9,8 @@
 //! No events are attached. Invariant: safe code cannot make two streams race through a view. A
 //! launch is unsafe; whatever else asks for the pointer names its stream, and where that is not the
 //! view's own ([`pointer_on`]), it is ordered after what the view's stream holds, and the host waits
-//! for it before it can give the view's stream anything more.
+//! for it before it can give the view's stream anything more. A stream that is captured by other
+//! means than [`Cuda::capture`](super::Cuda::capture) gets no address.
 //!
 //! Two of cudarc's safe functions keep from a view where or when it is used, as they do from cudarc's own
 //! slices, so their callers have to order them:
@@ -19,13 +20,14 @@
 //! - a copy to another GPU (`memcpy_dtod` on a stream of another context) asks for the source on the
 //!   source's stream, which then does not wait for the copy.
 
-use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::sys::{CUdeviceptr, CUresult};
 use cudarc::driver::{
-    CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice, LaunchArgs, PushKernelArg,
-    SyncOnDrop,
+    CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice, DriverError, LaunchArgs,
+    PushKernelArg, SyncOnDrop,
 };
 use std::sync::Arc;
 
+use super::raw;
 use super::stream::{Stream, join};
 use crate::device::Device;
 use crate::element::{Element, bool8, e8m0, f8e4m3, f8e5m2};
@@ -47,6 +49,13 @@ fn pointer_on<'a>(
     stream: &'a CudaStream,
 ) -> (CUdeviceptr, SyncOnDrop<'a>) {
     if own.peek() == stream {
+        // Captured past this crate, by cudarc's own safe call: no graph of ours keeps the memory, and
+        // replays are in no order. There is no other way to refuse than an address that is none.
+        if !own.is_capturing() && raw::is_capturing(stream) {
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            stream.context().record_err::<()>(Err(DriverError(code)));
+            return (0, SyncOnDrop::Record(None));
+        }
         return (address, SyncOnDrop::Record(None));
     }
     own.lane.foreign.set(address);

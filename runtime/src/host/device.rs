@@ -1,17 +1,17 @@
 //! The host device: what a pool needs of it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
 use super::block::Block;
-use super::executor::Executor;
 use super::memory::HostMemory;
 use super::queue::Queue;
 use super::stream::{HostEvent, HostStream};
 use crate::device::Device;
 use crate::error::Error;
 use crate::order::Order;
+use crate::progress::{Progress, StreamUser};
 use crate::tables::Launch;
 
 /// The host device. Cloning gives another handle to the same one.
@@ -62,6 +62,19 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Whether a stream and an event are of this device: the numbers of another's nodes mean nothing
+    /// here.
+    #[inline]
+    fn check(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
+        let own = |queue| Rc::ptr_eq(&self.queue, queue);
+        if own(&stream.queue) && own(&event.queue) {
+            return Ok(());
+        }
+        Err(Error::ForeignDevice { stream: stream.name })
+    }
+}
+
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Host({})", self.queue.order)
@@ -92,8 +105,14 @@ unsafe impl Device for Host {
     }
 
     fn create_stream(&self, name: &'static str) -> Result<HostStream, Error> {
-        let lane = self.queue.with(Executor::add_lane)?;
-        Ok(HostStream { queue: Rc::clone(&self.queue), name, lane, given: Cell::new(0) })
+        let lane = self.queue.with(|executor| executor.add_lane(name))?;
+        Ok(HostStream {
+            queue: Rc::clone(&self.queue),
+            name,
+            lane,
+            given: Cell::new(0),
+            user: Cell::new(None),
+        })
     }
 
     fn owns(&self, stream: &HostStream) -> bool {
@@ -101,16 +120,18 @@ unsafe impl Device for Host {
     }
 
     fn create_event(&self) -> Result<HostEvent, Error> {
-        Ok(HostEvent::default())
+        Ok(HostEvent { queue: Rc::clone(&self.queue), covered: RefCell::default() })
     }
 
     #[inline]
     fn record(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
+        self.check(stream, event)?;
         stream.queue.with(|executor| *event.covered.borrow_mut() = executor.record(stream.lane))
     }
 
     #[inline]
     fn wait(&self, stream: &HostStream, event: &HostEvent) -> Result<(), Error> {
+        self.check(stream, event)?;
         stream.count();
         stream.queue.with(|executor| executor.wait(stream.lane, &event.covered.borrow()))
     }
@@ -122,7 +143,7 @@ unsafe impl Device for Host {
     }
 
     #[inline]
-    fn enter_step(&self, stream: &HostStream, launch: Launch) -> Result<(), Error> {
+    unsafe fn enter_step(&self, stream: &HostStream, launch: Launch) -> Result<(), Error> {
         stream.queue.with(|executor| executor.enter(stream.lane, launch))
     }
 
@@ -130,6 +151,12 @@ unsafe impl Device for Host {
     fn leave_step(&self, stream: &HostStream) -> Result<(), Error> {
         stream.queue.with(|executor| executor.leave(stream.lane))
     }
+
+    fn take_turn(&self, stream: &HostStream, user: StreamUser) -> bool {
+        stream.user.replace(Some(user)).is_none_or(|latest| latest == user)
+    }
+
+    fn follow(&self, _: &[HostStream], _: &Progress) {}
 
     fn synchronize(&self) -> Result<(), Error> {
         self.queue.synchronize()

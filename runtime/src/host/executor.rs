@@ -51,6 +51,7 @@ pub(super) struct Executor {
 /// What the executor knows of a stream.
 #[derive(Debug, Default)]
 struct Lane {
+    name: &'static str,
     frontier: Vec<NodeId>,
     last: Option<NodeId>,
     /// What the next node comes after besides its stream.
@@ -116,8 +117,8 @@ impl Executor {
         }
     }
 
-    pub(super) fn add_lane(&mut self) -> usize {
-        self.lanes.push(Lane::default());
+    pub(super) fn add_lane(&mut self, name: &'static str) -> usize {
+        self.lanes.push(Lane { name, ..Lane::default() });
         self.mood.left = 0;
         self.lanes.len() - 1
     }
@@ -294,12 +295,30 @@ impl Executor {
         };
     }
 
-    /// Says that the task picked last from this node has run.
-    pub(super) fn ran(&mut self, id: NodeId) {
-        if let Some(node) = self.node(id) {
+    /// Says that the task picked last from this node has run; gives the name of its stream.
+    pub(super) fn ran(&mut self, id: NodeId) -> &'static str {
+        let lane = self.node(id).map(|node| {
             node.running = false;
-        }
+            node.lane
+        });
         self.settle(id);
+        lane.and_then(|lane| self.lanes.get(lane)).map_or("", |lane| lane.name)
+    }
+
+    /// Forgets all that was given and has not run: every node is complete, and blocks that were kept
+    /// for them are free. The kernels are the caller's to drop, when the executor is not borrowed.
+    pub(super) fn throw_away(&mut self) -> Vec<Task> {
+        let nodes = std::mem::take(&mut self.nodes);
+        self.first += nodes.len() as NodeId;
+        self.pending = 0;
+        for lane in &mut self.lanes {
+            lane.frontier.clear();
+            lane.waits.clear();
+            lane.ready.clear();
+            lane.open = None;
+        }
+        self.retired.clear();
+        nodes.into_iter().flatten().flat_map(|node| node.tasks).collect()
     }
 
     /// Queues a node that can run, completes one that has run, and so on to those after it.

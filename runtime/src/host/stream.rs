@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::queue::Queue;
 use crate::error::Error;
+use crate::progress::StreamUser;
 
 /// A stream of the host device.
 ///
@@ -20,11 +21,14 @@ pub struct HostStream {
     pub(super) lane: usize,
     /// How often it was given something.
     pub(super) given: Cell<u64>,
+    /// Whose step, of those that are not full, it was given last.
+    pub(super) user: Cell<Option<StreamUser>>,
 }
 
 /// An event of the host device: the nodes it stands for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HostEvent {
+    pub(super) queue: Rc<Queue>,
     pub(super) covered: RefCell<Vec<u64>>,
 }
 

@@ -179,6 +179,7 @@ impl<D: Device, P: Plan, const N: usize> PoolCore<D, P, N> {
                     None
                 };
                 let mut walk = Walk::new(device, P::SCHEDULE, &lanes);
+                device.follow(lanes.streams(), &walk.progress);
                 walk.shadow = watch.as_ref().map(|_| {
                     let (streams, steps) = (P::SCHEDULE.streams.len(), P::SCHEDULE.steps.len());
                     Box::new(Clocks::new(streams, steps))
@@ -346,6 +347,7 @@ impl<D: Device, P: Plan> LayerCore<'_, D, P> {
                 device: &base.device,
                 plan: &base.plan,
                 streams: lanes.streams(),
+                step: ready.row.name,
                 stream: ready.stream,
                 kind: state.walk.kind(),
                 row: ready.row,

@@ -38,6 +38,9 @@ pub enum Backing {
 /// The alignment of a sanitized arena's base, at least.
 const PAGE: u64 = 4096;
 
+/// The alignment of memory that any element may lie in, whatever the plan asks for.
+const ELEMENT: u64 = crate::element::LARGEST as u64;
+
 /// Bytes between the buffers of a sanitized arena.
 const GUARD: u64 = 4096;
 
@@ -113,13 +116,15 @@ impl<D: Device> Storage<D> {
         match backing {
             Backing::Arena => {
                 let bytes = memory.bytes_per_copy;
-                let memory = device.allocate(bytes, memory.base_align)?;
-                Ok(Self::Arena { base: D::base(&memory), memory, bytes })
+                let align = memory.base_align.max(ELEMENT);
+                let memory = device.allocate(bytes, align)?;
+                Ok(Self::Arena { base: base_of::<D>(&memory, align)?, memory, bytes })
             }
             Backing::Sanitized => {
                 let Apart { offsets, bytes, .. } = Apart::of(plan)?;
-                let memory = device.allocate(bytes, memory.base_align.max(PAGE))?;
-                Ok(Self::Apart { base: D::base(&memory), memory, bytes, offsets })
+                let align = memory.base_align.max(PAGE);
+                let memory = device.allocate(bytes, align)?;
+                Ok(Self::Apart { base: base_of::<D>(&memory, align)?, memory, bytes, offsets })
             }
             Backing::PerCall => Ok(Self::PerCall(PerCall {
                 slots: (0..P::BUFFERS)
@@ -132,7 +137,7 @@ impl<D: Device> Storage<D> {
                         carried: is_carried(P::SCHEDULE, buffer),
                     })
                     .collect(),
-                align: memory.base_align,
+                align: memory.base_align.max(ELEMENT),
                 layer: 0,
             })),
         }
@@ -197,6 +202,7 @@ pub(crate) struct Prepare<'p, D: Device, P> {
     pub(crate) device: &'p D,
     pub(crate) plan: &'p P,
     pub(crate) streams: &'p [D::Stream],
+    pub(crate) step: &'static str,
     pub(crate) stream: &'p D::Stream,
     pub(crate) kind: &'static LayerKind,
     pub(crate) row: &'static StepRow,
@@ -210,6 +216,10 @@ impl<D: Device> PerCall<D> {
         step: &Prepare<'_, D, P>,
         rows: usize,
     ) -> Result<(), Error> {
+        // A graph would keep to the addresses of this pass, and the next one has others.
+        if step.device.is_capturing(step.stream) {
+            return Err(Error::PerCallCaptured { step: step.step });
+        }
         for (&buffer, writes) in step
             .row
             .writes
@@ -229,7 +239,7 @@ impl<D: Device> PerCall<D> {
             // A read finds too little only where the step that writes was skipped.
             if begins || slot.memory.is_none() || slot.bytes < bytes {
                 let memory = step.device.allocate_on(step.stream, bytes, self.align)?;
-                slot.address = D::base(&memory);
+                slot.address = base_of::<D>(&memory, self.align)?;
                 slot.bytes = bytes;
                 if let Some(former) = slot.memory.replace(memory) {
                     let users = slot.users.iter();
@@ -242,6 +252,16 @@ impl<D: Device> PerCall<D> {
         }
         Ok(())
     }
+}
+
+/// The base of a block, if it is aligned as asked. Offsets are multiples of what elements need, so what
+/// lies at one is aligned if the base is.
+fn base_of<D: Device>(memory: &D::Memory, align: u64) -> Result<*mut u8, Error> {
+    let base = D::base(memory);
+    if align.is_power_of_two() && (base.addr() as u64).is_multiple_of(align) {
+        return Ok(base);
+    }
+    Err(Error::Misaligned { base: base.addr() as u64, align })
 }
 
 /// The streams whose steps touch the buffer.

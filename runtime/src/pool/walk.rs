@@ -21,6 +21,7 @@ use super::clock::Clocks;
 use super::elide::Known;
 use crate::device::Device;
 use crate::error::Error;
+use crate::progress::{Progress, StreamUser};
 use crate::tables::{Launch, LayerKind, ScheduleTable, StepInLayer, StepRow};
 
 /// A kind of layer without steps, before the first layer.
@@ -30,6 +31,8 @@ const NO_LAYER: &LayerKind = &LayerKind { steps: &[], buffers: &[] };
 #[derive(Debug)]
 pub(crate) struct Lanes<D: Device> {
     streams: Box<[D::Stream]>,
+    /// Who each stream's steps belong to, where a stream is shared.
+    users: Box<[StreamUser]>,
     events: Box<[StepEvents<D::Event>]>,
 }
 
@@ -79,7 +82,8 @@ impl<D: Device> Lanes<D> {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        Ok(Self { streams: streams.into(), events })
+        let users = StreamUser::some(streams.len()).collect();
+        Ok(Self { streams: streams.into(), users, events })
     }
 
     /// Creates the streams that a schedule names.
@@ -121,6 +125,8 @@ pub(crate) struct Walk {
     runs: Box<[u64]>,
     /// Which waits and records would change nothing, where the device can tell of any stream.
     known: Option<Box<Known>>,
+    /// Told of every step, for what executes them again.
+    pub(crate) progress: Progress,
     /// Those of a sanitized pool, told of every wait, step and record.
     pub(crate) shadow: Option<Box<Clocks>>,
 }
@@ -144,6 +150,7 @@ impl Walk {
             late: None,
             runs: schedule.steps.iter().map(|_| 0).collect(),
             known: tells.then(|| Box::new(Known::new(schedule))),
+            progress: Progress::new(nodes(schedule)),
             shadow: None,
         }
     }
@@ -239,6 +246,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         self.walk.rows = rows;
         self.walk.layer = 0;
         self.walk.in_pass = true;
+        self.walk.progress.begin();
         Ok(())
     }
 
@@ -270,6 +278,9 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     #[inline]
     pub(crate) fn prepare(&mut self, step: usize) -> Result<Option<Ready<'l, D>>, Error> {
         self.walk.check()?;
+        if self.walk.progress.is_behind() {
+            self.catch_up()?;
+        }
         if self.walk.in_step || step != self.walk.step {
             self.go_to(step)?;
         }
@@ -285,7 +296,17 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     /// Enters the step that was prepared.
     #[inline]
     pub(crate) fn enter(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
-        self.device.enter_step(ready.stream, ready.row.launch)?;
+        let user = self.lanes.users.get(usize::from(ready.row.stream));
+        let launch = match ready.row.launch {
+            Launch::Full => Launch::Full,
+            // Behind another pool's launch, "the launch before" is not the one that the proof means.
+            kind if user.is_some_and(|user| self.device.take_turn(ready.stream, *user)) => kind,
+            _ => Launch::Full,
+        };
+        // SAFETY: the proof holds for steps launched so, and this is the next step in its order. What
+        // comes to the stream from elsewhere in the meantime was launched in full, or is another
+        // pool's, and then `launch` is `Full`.
+        unsafe { self.device.enter_step(ready.stream, launch)? };
         if let Some(clocks) = &mut self.walk.shadow {
             clocks.enter(usize::from(ready.row.stream), ready.row.launch);
         }
@@ -326,6 +347,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
             }
         }
         self.walk.in_pass = false;
+        self.walk.progress.finish();
     }
 
     #[inline]
@@ -349,6 +371,16 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         self.walk.step = 0;
         self.walk.kind = NO_LAYER;
         self.walk.layer += 1;
+    }
+
+    /// Issues as empty ones the steps of this layer that a replay has done.
+    #[cold]
+    fn catch_up(&mut self) -> Result<(), Error> {
+        self.close_forgotten()?;
+        while self.walk.progress.is_behind() && self.walk.step < self.walk.kind.steps.len() {
+            self.pass_steps_before(self.walk.step + 1)?;
+        }
+        Ok(())
     }
 
     /// Goes forward to a step other than the next one.
@@ -403,6 +435,7 @@ impl<'l, D: Device> Walker<'l, '_, D> {
     fn close(&mut self, ready: &Ready<'l, D>) -> Result<(), Error> {
         self.walk.in_step = false;
         self.walk.step = ready.step + 1;
+        self.walk.progress.issue();
         let closed = self.leave_and_record(ready);
         self.walk.lost |= closed.is_err();
         closed
@@ -506,6 +539,12 @@ impl<'l, D: Device> Walker<'l, '_, D> {
         };
         Ok(Ready { step, row, here, stream })
     }
+}
+
+/// The steps that run in a pass.
+fn nodes(schedule: &ScheduleTable) -> u64 {
+    let kinds = schedule.layers.iter().filter_map(|kind| schedule.kinds.get(usize::from(*kind)));
+    kinds.map(|kind| kind.steps.iter().filter(|step| step.runs).count() as u64).sum()
 }
 
 /// A number for the event of a run.

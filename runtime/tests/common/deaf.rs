@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use scratchpool::tables::Launch;
-use scratchpool::{Device, Error, Host, HostEvent, HostMemory, HostStream};
+use scratchpool::{Device, Error, Host, HostEvent, HostMemory, HostStream, Progress, StreamUser};
 
 /// Ignores every wait of a stream for an event, counted in the order of creation.
 #[derive(Clone, Debug)]
@@ -61,12 +61,21 @@ unsafe impl Device for Deaf {
         self.host.wait(stream, &event.1)
     }
 
-    fn enter_step(&self, stream: &HostStream, launch: Launch) -> Result<(), Error> {
-        self.host.enter_step(stream, launch)
+    unsafe fn enter_step(&self, stream: &HostStream, launch: Launch) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.host.enter_step(stream, launch) }
     }
 
     fn leave_step(&self, stream: &HostStream) -> Result<(), Error> {
         self.host.leave_step(stream)
+    }
+
+    fn take_turn(&self, stream: &HostStream, user: StreamUser) -> bool {
+        self.host.take_turn(stream, user)
+    }
+
+    fn follow(&self, streams: &[HostStream], progress: &Progress) {
+        self.host.follow(streams, progress);
     }
 
     fn synchronize(&self) -> Result<(), Error> {

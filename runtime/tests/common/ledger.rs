@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use scratchpool::tables::Launch;
-use scratchpool::{Device, Error};
+use scratchpool::{Device, Error, Progress, StreamUser};
 
 /// A set of nodes.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +74,7 @@ struct LaneState {
     owed: Option<Launch>,
     count: u64,
     unseen: bool,
+    user: Option<StreamUser>,
 }
 
 impl Lane {
@@ -206,7 +207,7 @@ unsafe impl Device for Ledger {
         (self.sees && !lane.unseen).then_some(lane.count)
     }
 
-    fn enter_step(&self, lane: &Lane, launch: Launch) -> Result<(), Error> {
+    unsafe fn enter_step(&self, lane: &Lane, launch: Launch) -> Result<(), Error> {
         lane.0.borrow_mut().step = Some(launch);
         Ok(())
     }
@@ -218,6 +219,12 @@ unsafe impl Device for Ledger {
         }
         Ok(())
     }
+
+    fn take_turn(&self, lane: &Lane, user: StreamUser) -> bool {
+        lane.0.borrow_mut().user.replace(user).is_none_or(|latest| latest == user)
+    }
+
+    fn follow(&self, _: &[Lane], _: &Progress) {}
 
     fn synchronize(&self) -> Result<(), Error> {
         let mut book = self.book.borrow_mut();

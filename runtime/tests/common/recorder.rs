@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use scratchpool::tables::Launch;
-use scratchpool::{Device, Error};
+use scratchpool::{Device, Error, Progress};
 
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
@@ -94,13 +94,15 @@ unsafe impl Device for Recorder {
         self.note("wait", format!("e{event} on {stream}"))
     }
 
-    fn enter_step(&self, stream: &&'static str, launch: Launch) -> Result<(), Error> {
+    unsafe fn enter_step(&self, stream: &&'static str, launch: Launch) -> Result<(), Error> {
         self.note("enter", format!("{stream} {}", launch.as_str()))
     }
 
     fn leave_step(&self, stream: &&'static str) -> Result<(), Error> {
         self.note("leave", (*stream).into())
     }
+
+    fn follow(&self, _: &[&'static str], _: &Progress) {}
 
     fn synchronize(&self) -> Result<(), Error> {
         self.note("synchronize", String::new())

@@ -10,7 +10,10 @@ use std::sync::{Mutex, MutexGuard};
 use scratchpool::cuda::cudarc::driver::{CudaFunction, LaunchConfig};
 use scratchpool::cuda::{Cuda, CudaError, Event, Memory, Stream};
 use scratchpool::tables::{Launch, ScheduleTable};
-use scratchpool::{Device, Element, Error, Host, HostEvent, HostMemory, HostStream, View, ViewMut};
+use scratchpool::{
+    Device, Element, Error, Host, HostEvent, HostMemory, HostStream, Progress, StreamUser, View,
+    ViewMut,
+};
 
 /// The kernels, in CUDA C++.
 pub const SOURCE: &str = r#"
@@ -188,8 +191,15 @@ macro_rules! delegate {
         fn owns(&self, stream: &$stream) -> bool {
             self.$field.owns(stream)
         }
-        fn enter_step(&self, stream: &$stream, launch: Launch) -> Result<(), Error> {
-            self.$field.enter_step(stream, launch)
+        unsafe fn enter_step(&self, stream: &$stream, launch: Launch) -> Result<(), Error> {
+            // SAFETY: the caller's promise.
+            unsafe { self.$field.enter_step(stream, launch) }
+        }
+        fn take_turn(&self, stream: &$stream, user: StreamUser) -> bool {
+            self.$field.take_turn(stream, user)
+        }
+        fn follow(&self, streams: &[$stream], progress: &Progress) {
+            self.$field.follow(streams, progress);
         }
         fn leave_step(&self, stream: &$stream) -> Result<(), Error> {
             self.$field.leave_step(stream)
