@@ -8,7 +8,7 @@
 //   softmax  online, in base 2; maxima of both halves of entries meet in shared memory
 //   output   warp w: all 64 heads, dims 64 w..                         P V, KEYS deep, in registers
 
-struct Source {
+struct SourceParams {
     const u8* entries;
     const i32* indices;
     const i32* lens;
@@ -20,7 +20,7 @@ struct AttentionParams {
     const u8* q;
     const float* sinks;
     u8* out;
-    Source sources[2];
+    SourceParams sources[2];
     u32 tokens, heads;
     float scale_log2;
     u32 unused;
@@ -79,7 +79,7 @@ struct Place {
     const u8* scales;  // null for a bf16 row
 };
 
-INLINE Place find_entry(const Source& s, i32 index) {
+INLINE Place find_entry(const SourceParams& s, i32 index) {
     Place place = {nullptr, nullptr};
     u32 block, entry;
     if (!find_slot(index, s.block_size, s.blocks, block, entry)) return place;
@@ -94,7 +94,7 @@ INLINE Place find_entry(const Source& s, i32 index) {
 
 // The chosen entries of a token: first those of one source, then those of the other.
 struct Chosen {
-    const Source* sources;
+    const SourceParams* sources;
     u64 token;
     u32 len[2];
 
@@ -103,7 +103,7 @@ struct Chosen {
     INLINE i32 index(u32 at) const {
         if (at >= count()) return -1;
         const bool second = at >= len[0];
-        const Source& s = sources[second];
+        const SourceParams& s = sources[second];
         return s.indices[token * s.width + (second ? at - len[0] : at)];
     }
 

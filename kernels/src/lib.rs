@@ -81,7 +81,7 @@
 //! | [`mod@reference`] | the definitions: scalar Rust over slices |
 //! | [`formats`] | E4M3, E8M0, E2M1 and block scales, bit for bit |
 //! | [`alloc`] | outputs for callers without a pool |
-//! | [`cuda`] | the CUDA sources, their compilation and launch |
+//! | `cuda` | the CUDA sources, their compilation and launch; with the feature of that name, which is on by default |
 //!
 //! Every launch checks shapes and numbers first, and an error names the argument. What stands *in*
 //! the arguments cannot make a kernel touch memory outside of them.
@@ -90,6 +90,7 @@
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "the tests are about exact values"))]
 
 pub mod alloc;
+#[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod formats;
 pub mod ops;

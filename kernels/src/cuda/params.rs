@@ -1,7 +1,62 @@
-//! The parameters of kernels, laid out as the CUDA sources declare them: pointers first.
+//! The parameters of kernels, laid out alike here and in the CUDA sources: a mismatch does not compile.
+//!
+//! A struct is declared here once, pointers first. The macro asserts, in Rust, that the fields follow
+//! one another without a gap; and it makes the assertions that are compiled with the CUDA source, of the
+//! struct's size and of every field's offset and size ([`Layout::assertions`]). What neither sees is the
+//! meaning of two fields of one size that were exchanged in name and place on both sides.
 
-use scratchpool::cuda::cudarc::driver::DeviceRepr;
+use core::fmt::Write as _;
 
+/// The layout of a parameter struct.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) name: &'static str,
+    pub(super) size: usize,
+    pub(super) fields: &'static [Field],
+}
+
+/// A field: its name, and its place in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) offset: usize,
+    pub(super) size: usize,
+}
+
+impl Layout {
+    /// What the CUDA source is compiled with. NVRTC has no `offsetof` without headers; `__INTADDR__` is
+    /// what its front end makes of one.
+    pub(super) fn assertions(&self) -> String {
+        let Self { name, size, fields } = self;
+        let text = format!("\"{name} is not laid out as in Rust\"");
+        let mut all = format!("static_assert(sizeof({name}) == {size}, {text});\n");
+        for Field { name: field, offset, size } in *fields {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                all,
+                "static_assert(__INTADDR__(&(({name}*)0)->{field}) == {offset} \
+                 && sizeof({name}::{field}) == {size}, {text});"
+            );
+        }
+        all
+    }
+
+    /// Whether the fields follow one another without a gap, and end where the struct does but for the
+    /// padding of its pointers: then their order and sizes say the whole layout.
+    pub(super) const fn is_dense(&self) -> bool {
+        let (mut end, mut rest) = (0, self.fields);
+        while let [field, after @ ..] = rest {
+            if field.offset != end {
+                return false;
+            }
+            end += field.size;
+            rest = after;
+        }
+        end.next_multiple_of(size_of::<u64>()) == self.size
+    }
+}
+
+/// Declares parameter structs.
 macro_rules! params {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty,)* })*) => {$(
         $(#[$doc])*
@@ -11,190 +66,39 @@ macro_rules! params {
             $(pub(super) $field: $ty,)*
         }
 
-        // SAFETY: plain numbers in C's layout, as the source of the same name declares.
-        unsafe impl DeviceRepr for $name {}
+        impl $name {
+            /// As the CUDA source declares it.
+            pub(super) const LAYOUT: $crate::cuda::params::Layout = $crate::cuda::params::Layout {
+                name: stringify!($name),
+                size: size_of::<$name>(),
+                fields: &[$($crate::cuda::params::Field {
+                    name: stringify!($field),
+                    offset: core::mem::offset_of!($name, $field),
+                    size: size_of::<$ty>(),
+                },)*],
+            };
+        }
+
+        const _: () = assert!($name::LAYOUT.is_dense(), "a gap between fields");
+
+        // SAFETY: plain numbers in C's layout, which the source asserts of its struct of that name.
+        unsafe impl scratchpool::cuda::cudarc::driver::DeviceRepr for $name {}
     )*};
 }
 
-params! {
-    QInsertParams {
-        q_in: u64,
-        q_out: u64,
-        kv: u64,
-        kv_norm: u64,
-        positions: u64,
-        slots: u64,
-        rope: u64,
-        cache: u64,
-        stride: u64,
-        tokens: u32,
-        heads: u32,
-        padded_heads: u32,
-        inserted: u32,
-        max_pos: u32,
-        blocks: u32,
-        block_size: u32,
-        norm: u32,
-        eps: f32,
-        q_inverse: f32,
-        kv_inverse: f32,
-        units: u32,
-    }
-    IndexerQParams {
-        q: u64,
-        positions: u64,
-        rope: u64,
-        weights: u64,
-        values: u64,
-        scales: u64,
-        weights_out: u64,
-        rows: u32,
-        heads: u32,
-        max_pos: u32,
-        rope_is_bf16: u32,
-        weights_are_bf16: u32,
-        softmax_scale: f32,
-        head_scale: f32,
-        token_factor: u32,
-        token_shift: u32,
-    }
-    TopkMapParams {
-        topk: u64,
-        token_to_req: u64,
-        block_table: u64,
-        valid: u64,
-        indices: u64,
-        lens: u64,
-        tokens: u32,
-        width: u32,
-        requests: u32,
-        table_stride: u32,
-        columns: u32,
-        block_size: u32,
-        shift: u32,
-        most_block: u32,
-        vector: u32,
-    }
-    CombineParams {
-        topk: u64,
-        token_to_req: u64,
-        positions: u64,
-        seq_lens: u64,
-        gather_lens: u64,
-        indices: u64,
-        lens: u64,
-        tokens: u32,
-        requests: u32,
-        most: u32,
-        width: u32,
-        ratio: u32,
-        window: u32,
-        workspace_rows: u32,
-        compressed_rows: u32,
-    }
-    GatherParams {
-        cache: u64,
-        block_table: u64,
-        seq_lens: u64,
-        gather_lens: u64,
-        out: u64,
-        stride: u64,
-        requests: u32,
-        columns: u32,
-        blocks: u32,
-        block_size: u32,
-        ratio: u32,
-        workspace_rows: u32,
-        first_row: u32,
-        most_rows: u32,
-    }
-    SaveParams {
-        kv_score: u64,
-        ape: u64,
-        positions: u64,
-        slots: u64,
-        state: u64,
-        state_rows: u64,
-        tokens: u32,
-        width: u32,
-        ratio: u32,
-    }
-    StatesParams {
-        state: u64,
-        block_table: u64,
-        token_to_req: u64,
-        positions: u64,
-        slots: u64,
-        tokens: u32,
-        pages: u32,
-        page_tokens: u32,
-        requests: u32,
-        columns: u32,
-        chunk: u32,
-    }
-    StoreParams {
-        slots: u64,
-        norm_weight: u64,
-        rope: u64,
-        cache: u64,
-        stride: u64,
-        blocks: u32,
-        block_size: u32,
-        max_pos: u32,
-        eps: f32,
-    }
-    PooledParams {
-        scratch: u64,
-        positions: u64,
-        state_slots: u64,
-        tokens: u32,
-        chunk: u32,
-    }
-    LogitsParams {
-        q: u64,
-        q_scales: u64,
-        weights: u64,
-        cache: u64,
-        block_table: u64,
-        token_to_req: u64,
-        positions: u64,
-        logits: u64,
-        stride: u64,
-        tokens: u32,
-        heads: u32,
-        columns: u32,
-        blocks: u32,
-        block_size: u32,
-        requests: u32,
-        table_columns: u32,
-        ratio: u32,
-    }
-    ChoiceParams {
-        logits: u64,
-        indices: u64,
-        tokens: u32,
-        columns: u32,
-        topk: u32,
-    }
-    /// `Source` in the CUDA source.
-    SourceParams {
-        entries: u64,
-        indices: u64,
-        lens: u64,
-        stride: u64,
-        blocks: u32,
-        block_size: u32,
-        width: u32,
-        paged: u32,
-    }
-    AttentionParams {
-        q: u64,
-        sinks: u64,
-        out: u64,
-        sources: [SourceParams; 2],
-        tokens: u32,
-        heads: u32,
-        scale_log2: f32,
-        unused: u32,
+pub(super) use params;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_seen_in_front_and_behind() {
+        let field = |offset, size| Field { name: "x", offset, size };
+        let dense =
+            |size, fields: Vec<Field>| Layout { name: "P", size, fields: fields.leak() }.is_dense();
+        assert!(dense(16, vec![field(0, 8), field(8, 4)]));
+        assert!(!dense(24, vec![field(0, 8), field(8, 4)]));
+        assert!(!dense(16, vec![field(0, 4), field(8, 8)]));
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use scratchpool::cuda::cudarc::nvrtc::{result, sys};
 use scratchpool::cuda::nvrtc;
 
+use super::params::Layout;
 use crate::error::Error;
 
 /// What all sources begin with.
@@ -17,39 +18,22 @@ pub struct Program {
     pub name: &'static str,
     /// The kernels that are launched from it.
     pub kernels: &'static [&'static str],
+    /// The structs that its kernels take.
+    params: &'static [Layout],
     text: &'static str,
 }
 
-macro_rules! program {
-    ($name:literal: $($kernel:literal)*) => {
-        Program {
-            name: $name,
-            kernels: &[$($kernel),*],
-            text: include_str!(concat!("../../cuda/", $name, ".cu")),
-        }
-    };
+impl Program {
+    /// A program of the file `cuda/NAME.cu`, whose text is `text`.
+    pub(super) const fn new(
+        name: &'static str,
+        kernels: &'static [&'static str],
+        params: &'static [Layout],
+        text: &'static str,
+    ) -> Self {
+        Self { name, kernels, params, text }
+    }
 }
-
-/// All programs, in the order of `CudaKernels`' tables.
-pub const PROGRAMS: [Program; 7] = [
-    program!("q_insert":
-        "q_insert_paged_bf16_1" "q_insert_paged_bf16_2" "q_insert_paged_bf16_4"
-        "q_insert_rows_bf16_1" "q_insert_rows_bf16_2" "q_insert_rows_bf16_4"
-        "q_insert_fp8_bf16_1" "q_insert_fp8_bf16_2" "q_insert_fp8_bf16_4"
-        "q_insert_paged_fp8_1" "q_insert_paged_fp8_2" "q_insert_paged_fp8_4"
-        "q_insert_rows_fp8_1" "q_insert_rows_fp8_2" "q_insert_rows_fp8_4"
-        "q_insert_fp8_fp8_1" "q_insert_fp8_fp8_2" "q_insert_fp8_fp8_4"),
-    program!("indexer_q":
-        "indexer_q_fp8_any" "indexer_q_fp8_4" "indexer_q_mxfp4_any" "indexer_q_mxfp4_4"),
-    program!("topk_map":
-        "topk_map_warp" "topk_map_in_place" "topk_map_packed" "combine_indices"),
-    program!("compressor":
-        "save_state" "compress_main" "compress_fp8" "compress_mxfp4" "compress_pool"
-        "compress_store"),
-    program!("indexer_topk": "indexer_logits_fp8" "indexer_logits_mxfp4" "indexer_topk"),
-    program!("attention": "attention"),
-    program!("gather": "gather_paged" "gather_rows"),
-];
 
 /// An architecture to compile for.
 ///
@@ -100,9 +84,12 @@ impl Architecture {
 }
 
 impl Program {
-    /// The whole source.
+    /// The whole source, with the assertions of its parameters' layout.
     pub fn source(&self) -> String {
-        format!("{COMMON}\n#line 1 \"{}.cu\"\n{}", self.name, self.text)
+        let name = self.name;
+        let layouts: String = self.params.iter().map(Layout::assertions).collect();
+        let text = self.text;
+        format!("{COMMON}\n#line 1 \"{name}.cu\"\n{text}\n#line 1 \"{name}.layout\"\n{layouts}")
     }
 
     /// The options that it is compiled with.
@@ -167,5 +154,49 @@ fn text(log: &[std::ffi::c_char]) -> String {
     match CStr::from_bytes_until_nul(&bytes) {
         Ok(text) => text.to_string_lossy().into_owned(),
         Err(_) => String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::PROGRAMS;
+
+    #[test]
+    fn a_struct_that_differs_from_the_sources_does_not_compile() {
+        let planted = || {
+            PROGRAMS.iter().flat_map(|program| program.params.iter().map(move |it| (program, it)))
+        };
+        assert_eq!(planted().count(), 13);
+        let missing = nvrtc::check().err();
+        let architecture = Architecture::of(9, 0).unwrap();
+        for (program, layout) in planted() {
+            let (start, last) = (format!("struct {} {{", layout.name), layout.fields.last());
+            assert!(last.is_some() && program.text.contains(&start), "{}", layout.name);
+            if missing.is_some() {
+                continue;
+            }
+            let refused = format!(
+                "static assertion failed with \"{} is not laid out as in Rust\"",
+                layout.name
+            );
+            // One field more in front; and a size that is right, with two fields exchanged.
+            let longer = program.text.replacen(&start, &format!("{start} u64 planted;"), 1);
+            let text: &'static str = longer.leak();
+            let error = Program { text, ..*program }.compile(&architecture).unwrap_err();
+            assert!(error.to_string().contains(&refused), "{error}");
+            let mut fields = layout.fields.to_vec();
+            if let [first, second, ..] = fields.as_mut_slice() {
+                core::mem::swap(&mut first.name, &mut second.name);
+            }
+            let exchanged = Layout { fields: fields.leak(), ..*layout };
+            let params: &'static [Layout] = vec![exchanged].leak();
+            let error = Program { params, ..*program }.compile(&architecture).unwrap_err();
+            assert!(error.to_string().contains(&refused), "{error}");
+        }
+        match missing {
+            Some(error) => println!("SKIPPED {} compilations: {error}", 2 * planted().count()),
+            None => println!("RESULT refused {} planted layouts", 2 * planted().count()),
+        }
     }
 }
