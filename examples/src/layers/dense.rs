@@ -10,21 +10,13 @@ use super::case::{
     WINDOW, entry_layout, entry_slot, frequency, key_layout, state_slot, theta, tokens_of,
     window_layout, window_slot,
 };
-use super::{Caches, Outcome};
+use super::outcome::{Caches, Outcome, distance};
 
 /// How far an entry of 448 E4M3 and 64 bf16 may be from what it was made of, of its norm: a rounding to 3
 /// bits, on average less than half of the 2^-4 that it is at most.
 const STORED: f64 = 0.04;
 /// How far attention may be: queries and results are rounded to bf16.
 const ATTENDED: f64 = 1e-2;
-
-/// The norm of the difference, of the first one's norm.
-pub(super) fn distance(wanted: &[f64], found: &[f64]) -> f64 {
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-    let off = norm(&mut wanted.iter().zip(found).map(|(a, b)| a - b));
-    let all = norm(&mut wanted.iter().copied());
-    if off == 0.0 { 0.0 } else { off / all }
-}
 
 /// A request, a position, and the row of the pass.
 #[derive(Clone, Copy)]
@@ -123,7 +115,20 @@ struct Bench<'c> {
     attended: &'c [bf16],
 }
 
-pub(super) fn verify(case: &Case, outcome: &Outcome) -> Result<f64, String> {
+impl Outcome {
+    /// Computes the tokens of the last pass anew, in float64 and token by token, from what was given and
+    /// from the caches: keys, entries, choices, attention. Gives the largest difference of
+    /// attention, of a head's norm.
+    ///
+    /// # Errors
+    ///
+    /// What differs first, in words.
+    pub fn verify(&self, case: &Case) -> Result<f64, String> {
+        verify(case, self)
+    }
+}
+
+fn verify(case: &Case, outcome: &Outcome) -> Result<f64, String> {
     let passes = case.passes(false);
     let (Some(given), Some(found)) = (passes.get(LAST), outcome.passes.get(LAST)) else {
         return Err("the last pass was not run".into());
